@@ -3,7 +3,8 @@
 // 16-bit operands are multiplied as they are. Those in single precision are split first: each row of the left one and
 // each column of the right one is a power of two times the sum of two halves, and the product is three products of
 // halves (scheme fp16x3 of lower/schedule.hpp), more exact than a sum of f32 products. Where halves do not hold a row
-// (docs/precision.md), blocks are computed again in f32, by a kernel whose other blocks stop at once.
+// (docs/precision.md), blocks are computed again in f32, by a kernel whose other blocks stop at once. Where blocks are
+// fewer than multiprocessors, several share out the depth (split-k), and a last kernel adds what they have summed.
 #include <algorithm>
 
 #include "plan/axes.hpp"
@@ -14,11 +15,14 @@ namespace kw::plan {
 
 namespace {
 
-// The last: fp16x3, whose longer operand is split where it is read.
-enum SchemeChoice : int64_t { kIeee = 0, kFp16x3 = 1, kStreamed = 2 };
+// The last two: fp16x3, whose longer operand, or both, are split where they are read.
+enum SchemeChoice : int64_t { kIeee = 0, kFp16x3 = 1, kStreamed = 2, kBothStreamed = 3 };
 
 constexpr int64_t kLeastBlock = 16;          // of a dot in Triton
 constexpr int64_t kMostOfBlock = 128 * 256;  // results, where every block has whole rows: as many as registers hold
+
+constexpr int64_t kMostParts = 64;      // of the depth, which are added by one loop without iterations
+constexpr int64_t kLeastOfPart = 1024;  // points of the depth, without which parts are not worth adding
 
 bool can_take(const LoweredGroup& group) { return group.product && !group.attention && !group.convolution; }
 
@@ -32,7 +36,13 @@ const ParameterTable& takes() {
       {.name = "order", .least = 1, .most = 64, .unsaid = 8, .powers_of_two = false, .tried = {1, 8, 16}},
       {.name = "bulk", .least = 0, .most = 1, .unsaid = 1, .powers_of_two = false, .tried = {0, 1}},
       {.name = "consumers", .least = 1, .most = 2, .unsaid = 1, .powers_of_two = true, .tried = {1, 2}},
-      {.name = "scheme", .least = kIeee, .most = kStreamed, .unsaid = kFp16x3, .powers_of_two = false, .tried = {}},
+      {.name = "scheme", .least = kIeee, .most = kBothStreamed, .unsaid = kFp16x3, .powers_of_two = false, .tried = {}},
+      {.name = "split_k",
+       .least = 1,
+       .most = kMostParts,
+       .unsaid = 1,
+       .powers_of_two = false,
+       .tried = {1, 2, 4, 8, 32}},
   });
   return table;
 }
@@ -54,18 +64,43 @@ bool can_stream(const Product& product, const DeviceDescription& device) {
          product.depth > 64 * kFewIterations;
 }
 
+// Few blocks of 128 by 128 that have a long depth to walk: each element is read by two of them at most.
+bool can_stream_both(const Product& product, const DeviceDescription& device) {
+  constexpr int64_t kMostRead = 2 * 128;
+  // Two steps of numbers in flight, and the halves of one.
+  const int64_t bytes = 3 * (128 + 128) * 64 * size_of(DType::f32);
+  return product.left.dtype == DType::f32 && std::max(product.rows, product.columns) <= kMostRead &&
+         std::min(product.rows, product.columns) >= 64 && product.depth % 64 == 0 &&
+         product.depth >= 16 * kLeastOfPart && device.operand_bytes() >= bytes;
+}
+
+// As many parts of whole steps as are wanted, or fewer.
+int64_t parts_of(const Product& product, int64_t depth, int64_t wanted) {
+  if (product.depth % depth != 0) return 1;
+  const int64_t steps = product.depth / depth;
+  int64_t parts = std::clamp<int64_t>(wanted, 1, std::min(steps, kMostParts));
+  while (steps % parts != 0) --parts;
+  return parts;
+}
+
+// Such that blocks, where they are fewer than half of the multiprocessors, are as many as these with their parts.
+int64_t parts_for(const Product& product, int64_t depth, int64_t blocks, const DeviceDescription& device) {
+  return parts_of(product, depth, std::min(device.units / blocks, product.depth / kLeastOfPart));
+}
+
 Side streamed_side(const Product& product) { return product.rows <= product.columns ? Side::kRight : Side::kLeft; }
 
 // Blocks of so many rows run in pairs, each by warps of its own that multiply while the other's add: 4096 by 4096 by
-// 4096 in 0.58 ms for 0.72 of one block of 128 rows, on an H200.
+// 4096 in 0.53 ms for 0.69 of one block of 128 rows, on an H200.
 constexpr int64_t kConsumerRows = 64, kConsumers = 2;
 
-bool can_consume(const Product& product, int64_t rows, int64_t columns, int64_t depth) {
+bool can_consume(const Product& product, int64_t rows, int64_t columns, int64_t depth,
+                 const DeviceDescription& device) {
   // Of a left operand whose columns lie side by side, and a right one whose rows do, no order of axes makes boxes.
   const auto lies_along_depth = [&](Side side) {
     return dimensions_of(product, side).back().role == OperandDimension::Role::kDepth;
   };
-  return product.left.dtype == DType::f32 && rows % kConsumerRows == 0 && columns <= 256 &&
+  return device.warp_roles && product.left.dtype == DType::f32 && rows % kConsumerRows == 0 && columns <= 256 &&
          product.depth > depth * kFewIterations && (lies_along_depth(Side::kLeft) || !lies_along_depth(Side::kRight));
 }
 
@@ -76,6 +111,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   if (can_stream(product, device) && !folds) {
     const int64_t few = std::max(next_power_of_two(std::min(product.rows, product.columns)), kLeastBlock);
     const bool right = streamed_side(product) == Side::kRight;
+    const int64_t many = std::max(product.rows, product.columns),
+                  parts = parts_for(product, 64, product.batches() * ceil_divide(many, kStreamedWidth), device);
     return {{"block_m", right ? few : kStreamedWidth},
             {"block_n", right ? kStreamedWidth : few},
             {"block_k", 64},
@@ -83,7 +120,16 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
             {"num_warps", few > 128 ? 8 : 4},
             {"order", 8},
             {"bulk", 1},
-            {"scheme", kStreamed}};
+            {"scheme", kStreamed},
+            {"split_k", parts}};
+  }
+  if (can_stream_both(product, device)) {
+    const int64_t rows = std::min<int64_t>(next_power_of_two(product.rows), 128),
+                  columns = std::min<int64_t>(next_power_of_two(product.columns), 128),
+                  blocks = product.batches() * ceil_divide(product.rows, rows) * ceil_divide(product.columns, columns);
+    return {{"block_m", rows}, {"block_n", columns},      {"block_k", 64},
+            {"stages", 2},     {"num_warps", 8},          {"order", 8},
+            {"bulk", 1},       {"scheme", kBothStreamed}, {"split_k", parts_for(product, 64, blocks, device)}};
   }
   int64_t rows = std::clamp<int64_t>(next_power_of_two(product.rows), kLeastBlock, 128),
           columns = std::clamp<int64_t>(next_power_of_two(product.columns), kLeastBlock, split && !folds ? 128 : 256);
@@ -102,8 +148,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
     (columns >= rows && !folds ? columns : rows) /= 2;
   const auto stages = [&] { return device.operand_bytes() / ((rows + columns) * depth * 2 * (split ? 2 : 1)); };
   while (stages() < 1 && depth > kLeastBlock) depth /= 2;
-  if (device.warp_roles && !folds && rows == kConsumers * kConsumerRows && columns == rows &&
-      can_consume(product, kConsumerRows, columns, depth) && stages() > 1)
+  if (!folds && rows == kConsumers * kConsumerRows && columns == rows &&
+      can_consume(product, kConsumerRows, columns, depth, device) && stages() > 1)
     return {{"block_m", kConsumerRows},
             {"block_n", columns},
             {"block_k", depth},
@@ -120,16 +166,24 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"num_warps", rows * columns >= 128 * 128 ? 8 : 4},
           {"order", 8},
           {"bulk", is_short ? 0 : 1},
-          {"scheme", split ? kFp16x3 : kIeee}};
+          {"scheme", split ? kFp16x3 : kIeee},
+          {"split_k", parts_for(product, depth, blocks(), device)}};
 }
 
-std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription&) {
+std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
+  const Product& product = *group.product;
+  const bool many = product.batches() * ceil_divide(product.rows, 128) * ceil_divide(product.columns, 128) >=
+                    device.units;
   std::vector<ParameterRange> ranges = takes().ranges();
-  // Blocks that have whole rows are no narrower than these.
-  if (folded_dimension(group))
-    for (ParameterRange& range : ranges)
-      if (range.name == "block_n")
-        std::erase_if(range.values, [&](int64_t width) { return width < group.product->columns; });
+  for (ParameterRange& range : ranges) {
+    // Blocks that have whole rows are no narrower than these.
+    if (range.name == "block_n" && folded_dimension(group))
+      std::erase_if(range.values, [&](int64_t width) { return width < product.columns; });
+    if (range.name == "consumers" && !device.warp_roles) range.values = {1};
+    if (range.name == "split_k")
+      std::erase_if(range.values,
+                    [&](int64_t parts) { return parts > 1 && (many || product.depth < parts * kLeastOfPart); });
+  }
   return ranges;
 }
 
@@ -145,14 +199,15 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                            .neighbours = read("order"),
                            .bulk = read("bulk") != 0,
                            .halves = product.left.dtype == DType::f32 && read("scheme") != kIeee,
-                           .streamed = std::nullopt};
+                           .streamed = {},
+                           .parts = parts_of(product, read("block_k"), read("split_k"))};
   blocks.whole_rows = folded_dimension(group).has_value();
-  if (blocks.whole_rows) {
+  if (blocks.whole_rows && blocks.parts == 1) {
     blocks.columns = std::max(blocks.columns, next_power_of_two(product.columns));
     blocks.rows = std::min(blocks.rows, kMostOfBlock / blocks.columns);
   }
-  if (read("consumers") > 1 && read("scheme") == kFp16x3 && !blocks.whole_rows &&
-      can_consume(product, blocks.rows, blocks.columns, blocks.depth)) {
+  if (read("consumers") > 1 && read("scheme") == kFp16x3 && !blocks.whole_rows && blocks.parts == 1 &&
+      can_consume(product, blocks.rows, blocks.columns, blocks.depth, device)) {
     blocks.consumers = read("consumers");
     blocks.programs = device.units;
     blocks.warps = 4;
@@ -160,9 +215,11 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   }
   // Blocks that the streamed operand would be read by more than once, or whose depth does not divide, split it before.
   const Side side = streamed_side(product);
-  const bool once = side == Side::kRight ? product.rows <= blocks.rows : product.columns <= blocks.columns;
-  if (blocks.halves && read("scheme") == kStreamed && once && !blocks.whole_rows && product.depth % blocks.depth == 0)
-    blocks.streamed = side;
+  const bool once = side == Side::kRight ? product.rows <= blocks.rows : product.columns <= blocks.columns,
+             can_stream = blocks.halves && (!blocks.whole_rows || blocks.parts > 1) &&
+                          product.depth % blocks.depth == 0;
+  if (can_stream && read("scheme") == kStreamed && once) blocks.streamed = {side};
+  if (can_stream && read("scheme") == kBothStreamed) blocks.streamed = {Side::kLeft, Side::kRight};
   return contraction_kernels(group, blocks);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "support/error.hpp"
 
@@ -12,6 +13,8 @@ namespace {
 using kernel::ExprId;
 using lower::KernelSchedule;
 using lower::Mapping;
+
+constexpr const char* kDocAgain = "The same in f32, where a row or a column is no sum of halves.";
 
 constexpr int64_t kManyBlocks = 1 << 13;  // of 64 by 64 that the second kernel would have
 
@@ -25,8 +28,9 @@ class Contraction : ProductKernels {
       : ProductKernels(group, operands_of(*group.product)), product_(*group.product), blocks_(blocks) {}
 
   ScheduledGroup run() {
-    if (blocks_.streamed) {
-      stream(*blocks_.streamed);
+    if (has_parts()) sums_ = scratch("sums_of_parts", DType::f32, shape_of_sums(), contiguous_strides(shape_of_sums()));
+    if (!blocks_.streamed.empty()) {
+      stream();
     } else if (blocks_.halves) {
       KW_ASSERT(product_.left.dtype == DType::f32, "what is not in single precision is split into halves");
       const SplitOperand left = split(product_, Side::kLeft), right = split(product_, Side::kRight);
@@ -35,6 +39,7 @@ class Contraction : ProductKernels {
     } else {
       multiply(nullptr, nullptr, false);
     }
+    if (has_parts()) add_parts();
     return std::move(result_);
   }
 
@@ -58,32 +63,57 @@ class Contraction : ProductKernels {
     return {Axis::kDepth, Axis::kRow, Axis::kColumn};
   }
 
-  ProductSymbols declare(KernelDraft& draft) const {
+  bool has_parts() const { return blocks_.parts > 1; }
+  int64_t depth_of_part() const { return product_.depth / blocks_.parts; }
+  // Does a block have whole rows, for what follows to fold them?
+  bool folds_rows() const { return blocks_.whole_rows && !has_parts(); }
+
+  ProductSymbols declare_outer(KernelDraft& draft) const {
     ProductSymbols symbols;
     symbols.batch = draft.batch_axes(product_.batch);
+    if (has_parts()) symbols.part = draft.axis("part", blocks_.parts);
+    symbols.part_size = depth_of_part();
+    return symbols;
+  }
+
+  ProductSymbols declare(KernelDraft& draft) const {
+    ProductSymbols symbols = declare_outer(draft);
     for (const Axis axis : axis_order()) {
       if (axis == Axis::kRow) symbols.row = draft.axis("row", product_.rows);
       if (axis == Axis::kColumn) symbols.column = draft.axis("column", product_.columns);
-      if (axis == Axis::kDepth) symbols.depth = draft.axis("depth", product_.depth);
+      if (axis == Axis::kDepth) symbols.depth = draft.axis("depth", depth_of_part());
     }
     return symbols;
   }
 
+  // Of one streamed operand, its tiles may lie otherwise than in memory.
+  std::array<Axis, 3> axis_order_in_chunks() const {
+    return blocks_.streamed.size() == 2 ? axis_order() : std::array{Axis::kRow, Axis::kColumn, Axis::kDepth};
+  }
+
   ProductSymbols declare_in_chunks(KernelDraft& draft) const {
-    ProductSymbols symbols;
-    symbols.batch = draft.batch_axes(product_.batch);
-    symbols.row = draft.axis("row", product_.rows);
-    symbols.column = draft.axis("column", product_.columns);
-    symbols.chunk = draft.axis("chunk", product_.depth / blocks_.depth);
-    symbols.chunk_size = blocks_.depth;
-    symbols.depth = draft.axis("depth", blocks_.depth);
+    ProductSymbols symbols = declare_outer(draft);
+    for (const Axis axis : axis_order_in_chunks()) {
+      if (axis == Axis::kRow) symbols.row = draft.axis("row", product_.rows);
+      if (axis == Axis::kColumn) symbols.column = draft.axis("column", product_.columns);
+      if (axis != Axis::kDepth) continue;
+      symbols.chunk = draft.axis("chunk", depth_of_part() / blocks_.depth);
+      symbols.chunk_size = blocks_.depth;
+      symbols.depth = draft.axis("depth", blocks_.depth);
+    }
     return symbols;
+  }
+
+  // Of the axes of `declare_outer`: a block of each.
+  KernelSchedule outer_schedule() const {
+    KernelSchedule schedule;
+    schedule.axes.resize(product_.batch.size() + (has_parts() ? 1 : 0));
+    return schedule;
   }
 
   // The product and what follows it. `again`: in f32, where a row or a column is no sum of halves.
   void multiply(const SplitOperand* left, const SplitOperand* right, bool again) {
-    KernelDraft draft(group_.kernel.name + (again ? "_in_f32" : ""),
-                      again ? "The same in f32, where a row or a column is no sum of halves." : group_.kernel.doc);
+    KernelDraft draft(group_.kernel.name + (again ? "_in_f32" : ""), again ? kDocAgain : group_.kernel.doc);
     const ProductSymbols symbols = declare(draft);
     kernel::Builder& build = draft.build;
 
@@ -103,59 +133,120 @@ class Contraction : ProductKernels {
       if (again) flagged = build.named("has_no_halves", has_no_halves(draft, *left, *right, symbols));
     }
     // A fold over columns needs all of a row again.
-    if (flagged != kernel::kNoExpr && blocks_.whole_rows)
+    if (flagged != kernel::kNoExpr && folds_rows())
       flagged = build.reduce(kernel::ReduceOp::kAny, {flagged}, {symbols.column});
     finish_product(draft, symbols, product, flagged);
     finish(draft, product_schedule(left != nullptr && !again, again));
   }
 
-  // --- One operand split where it is read ---
+  // --- Operands split where they are read ---
 
-  // The kernel for the product, which finds where the streamed operand's rows have no halves, and the one in f32.
-  void stream(Side side) {
-    const SplitOperand kept = split(product_, side == Side::kLeft ? Side::kRight : Side::kLeft);
-    const int64_t outer = side == Side::kLeft ? product_.rows : product_.columns;
-    Shape shape = product_.batch;
-    shape.push_back(outer);
-    const int spoilt = scratch(kept.name + "_spoilt", DType::i32, shape, contiguous_strides(shape));
-    for (const bool again : {false, true}) {
-      KernelDraft draft(group_.kernel.name + (again ? "_in_f32" : ""),
-                        again ? "The same in f32, where a row or a column is no sum of halves." : group_.kernel.doc);
-      const ProductSymbols symbols = again ? declare(draft) : declare_in_chunks(draft);
-      kernel::Builder& build = draft.build;
-      std::vector<kernel::Index> places;
-      for (kernel::Symbol axis : symbols.batch) places.push_back(kernel::symbol_index(axis));
-      places.push_back(kernel::symbol_index(side == Side::kLeft ? symbols.row : symbols.column));
-      const int buffer = draft.buffer("spoilt", DType::i32, shape, {},
-                                      again ? kernel::BufferRole::kInput : kernel::BufferRole::kOutput, -1 - spoilt);
-      const ExprId streamed = operand(draft, product_, side, symbols);
-      ExprId product = kernel::kNoExpr, flagged = kernel::kNoExpr;
-      if (again) {
-        const ExprId other = operand(draft, product_, kept.side, symbols);
-        product = side == Side::kLeft ? build.dot(streamed, other, {symbols.depth})
-                                      : build.dot(other, streamed, {symbols.depth});
-        flagged = build.named("has_no_halves",
-                              streamed_has_no_halves(draft, kept, symbols, draft.load(buffer, places)));
-      } else {
-        const HalvesOfRow rows = halves_of_row(build, streamed, symbols.depth, blocks_.depth);
-        const ExprId other = halves(draft, kept, symbols);
-        const ExprId part = side == Side::kLeft ? build.dot(rows.scaled, other, {symbols.depth})
-                                                : build.dot(other, rows.scaled, {symbols.depth});
-        // Two steps: neither a row's scale nor a chunk's times the product leaves the range of f32 by itself.
-        const ExprId of_row = build.op(kernel::ScalarOp::kMul, {part, scale_back(build, rows.exponent)});
-        product = build.reduce(kernel::ReduceOp::kSum, {of_row}, {symbols.chunk});
-        product = build.op(kernel::ScalarOp::kMul, {product, scale(draft, kept, symbols)});
-        const ExprId spoils = build.op(
-            kernel::ScalarOp::kLogicalOr,
-            {rows.loses,
-             build.op(kernel::ScalarOp::kGreater, {rows.exponent, build.constant(DType::f32, kLargestExponent)})});
-        const ExprId flag = build.op(kernel::ScalarOp::kSelect, {spoils, build.constant(DType::i32, int64_t{1}),
-                                                                 build.constant(DType::i32, int64_t{0})});
-        draft.store(buffer, places, build.reduce(kernel::ReduceOp::kMax, {flag}, {symbols.chunk}));
-      }
-      finish_product(draft, symbols, product, flagged);
-      finish(draft, again ? product_schedule(false, true) : stream_schedule());
+  // One that is streamed, and where halves lose digits of its rows (columns): 0 where they do not.
+  struct Streamed {
+    Side side = Side::kLeft;
+    int spoilt = 0;  // scratch
+    Shape shape;     // of it
+  };
+
+  // The kernel for the product, which finds where streamed operands' rows have no halves, and the one in f32.
+  void stream() {
+    std::optional<SplitOperand> kept;
+    std::vector<Streamed> streamed;
+    for (const Side side : {Side::kLeft, Side::kRight})
+      if (!is_streamed(side)) kept = split(product_, side);
+    for (const Side side : blocks_.streamed) {
+      Streamed one{side, 0, has_parts() ? Shape{blocks_.parts} : Shape{}};
+      one.shape.insert(one.shape.end(), product_.batch.begin(), product_.batch.end());
+      one.shape.push_back(side == Side::kLeft ? product_.rows : product_.columns);
+      const std::string name = kept ? kept->name : side == Side::kLeft ? product_.left.name : product_.right.name;
+      one.spoilt = scratch(name + "_spoilt", DType::i32, one.shape, contiguous_strides(one.shape));
+      streamed.push_back(std::move(one));
     }
+    multiply_streamed(kept, streamed);
+    multiply_streamed_again(kept, streamed);
+  }
+
+  bool is_streamed(Side side) const {
+    return std::find(blocks_.streamed.begin(), blocks_.streamed.end(), side) != blocks_.streamed.end();
+  }
+
+  // Which of an operand's rows (columns) are spoilt, in a kernel.
+  struct Spoilt {
+    int buffer = -1;
+    std::vector<kernel::Index> places;
+  };
+  static Spoilt spoilt_of(KernelDraft& draft, const Streamed& one, const ProductSymbols& symbols,
+                          kernel::BufferRole role) {
+    Spoilt spoilt;
+    for (kernel::Symbol axis : symbols.batch) spoilt.places.push_back(kernel::symbol_index(axis));
+    spoilt.places.push_back(kernel::symbol_index(one.side == Side::kLeft ? symbols.row : symbols.column));
+    spoilt.places = symbols.places_of_part(std::move(spoilt.places));
+    spoilt.buffer = draft.buffer("spoilt", DType::i32, one.shape, {}, role, -1 - one.spoilt);
+    return spoilt;
+  }
+
+  void multiply_streamed(const std::optional<SplitOperand>& kept, const std::vector<Streamed>& streamed) {
+    KernelDraft draft(group_.kernel.name, group_.kernel.doc);
+    const ProductSymbols symbols = declare_in_chunks(draft);
+    kernel::Builder& build = draft.build;
+    std::vector<Spoilt> spoilt;
+    for (const Streamed& one : streamed) spoilt.push_back(spoilt_of(draft, one, symbols, kernel::BufferRole::kOutput));
+    std::vector<HalvesOfRow> rows;
+    for (const Streamed& one : streamed)
+      rows.push_back(halves_of_row(build, operand(draft, product_, one.side, symbols), symbols.depth, blocks_.depth,
+                                   kept                      ? ""
+                                   : one.side == Side::kLeft ? "left_"
+                                                             : "right_"));
+    const auto factor = [&](Side side) {
+      for (size_t place = 0; place < streamed.size(); ++place)
+        if (streamed[place].side == side) return rows[place].scaled;
+      return halves(draft, *kept, symbols);
+    };
+    const ExprId left = factor(Side::kLeft), right = factor(Side::kRight);
+    // In steps: neither a row's scale nor a chunk's times the product leaves the range of f32 by itself.
+    ExprId product = build.dot(left, right, {symbols.depth});
+    for (const HalvesOfRow& one : rows)
+      product = build.op(kernel::ScalarOp::kMul, {product, scale_back(build, one.exponent)});
+    product = build.reduce(kernel::ReduceOp::kSum, {product}, {symbols.chunk});
+    if (kept) product = build.op(kernel::ScalarOp::kMul, {product, scale(draft, *kept, symbols)});
+    for (size_t place = 0; place < streamed.size(); ++place) {
+      const ExprId spoils = build.op(
+          kernel::ScalarOp::kLogicalOr,
+          {rows[place].loses,
+           build.op(kernel::ScalarOp::kGreater, {rows[place].exponent, build.constant(DType::f32, kLargestExponent)})});
+      const ExprId flag = build.op(kernel::ScalarOp::kSelect, {spoils, build.constant(DType::i32, int64_t{1}),
+                                                               build.constant(DType::i32, int64_t{0})});
+      draft.store(spoilt[place].buffer, spoilt[place].places,
+                  build.reduce(kernel::ReduceOp::kMax, {flag}, {symbols.chunk}));
+    }
+    finish_product(draft, symbols, product, kernel::kNoExpr);
+    finish(draft, stream_schedule());
+  }
+
+  void multiply_streamed_again(const std::optional<SplitOperand>& kept, const std::vector<Streamed>& streamed) {
+    KernelDraft draft(group_.kernel.name + "_in_f32", kDocAgain);
+    const ProductSymbols symbols = declare(draft);
+    kernel::Builder& build = draft.build;
+    const auto either = [&](ExprId a, ExprId b) { return build.op(kernel::ScalarOp::kLogicalOr, {a, b}); };
+    std::vector<Spoilt> spoilt;
+    for (const Streamed& one : streamed) spoilt.push_back(spoilt_of(draft, one, symbols, kernel::BufferRole::kInput));
+    const auto operand_of = [&](Side side) { return operand(draft, product_, side, symbols); };
+    const Side first = streamed[0].side;  // the order in which buffers are declared
+    const ExprId one = operand_of(first), other = operand_of(first == Side::kLeft ? Side::kRight : Side::kLeft);
+    const ExprId product = build.dot(first == Side::kLeft ? one : other, first == Side::kLeft ? other : one,
+                                     {symbols.depth});
+    ExprId flagged = kernel::kNoExpr;
+    if (kept) {
+      flagged = streamed_has_no_halves(draft, *kept, symbols, draft.load(spoilt[0].buffer, spoilt[0].places));
+    } else {
+      for (const Spoilt& side : spoilt) {
+        const ExprId set = build.op(kernel::ScalarOp::kGreater,
+                                    {draft.load(side.buffer, side.places), build.constant(DType::i32, int64_t{0})});
+        flagged = flagged == kernel::kNoExpr ? set : either(flagged, set);
+      }
+    }
+    finish_product(draft, symbols, product, build.named("has_no_halves", flagged));
+    finish(draft, product_schedule(false, true));
   }
 
   static ExprId streamed_has_no_halves(KernelDraft& draft, const SplitOperand& kept, const ProductSymbols& symbols,
@@ -170,20 +261,65 @@ class Contraction : ProductKernels {
   }
 
   KernelSchedule stream_schedule() const {
-    KernelSchedule schedule;
-    for (size_t axis = 0; axis < product_.batch.size(); ++axis) schedule.axes.emplace_back();
-    schedule.axes.push_back({.mapping = Mapping::kGrid, .width = blocks_.rows});
-    schedule.axes.push_back({.mapping = Mapping::kGrid, .width = blocks_.columns});
-    schedule.axes.push_back({.mapping = Mapping::kLoop, .width = 1, .stages = blocks_.stages});
-    schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.depth});
+    KernelSchedule schedule = outer_schedule();
+    for (const Axis axis : axis_order_in_chunks()) {
+      if (axis == Axis::kRow) schedule.axes.push_back({.mapping = Mapping::kGrid, .width = blocks_.rows});
+      if (axis == Axis::kColumn) schedule.axes.push_back({.mapping = Mapping::kGrid, .width = blocks_.columns});
+      if (axis != Axis::kDepth) continue;
+      schedule.axes.push_back({.mapping = Mapping::kLoop, .width = 1, .stages = blocks_.stages});
+      schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.depth});
+    }
     schedule.scheme = lower::Scheme::kFp16x3;
     schedule.bulk = blocks_.bulk;
     schedule.warps = blocks_.warps;
     return schedule;
   }
 
-  // What follows the sum of products.
+  // --- Parts of the depth ---
+
+  Shape shape_of_sums() const {
+    Shape shape = {blocks_.parts};
+    shape.insert(shape.end(), product_.batch.begin(), product_.batch.end());
+    shape.insert(shape.end(), {product_.rows, product_.columns});
+    return shape;
+  }
+
+  int buffer_of_sums(KernelDraft& draft, kernel::BufferRole role) const {
+    return draft.buffer("sums_of_parts", DType::f32, shape_of_sums(), {}, role, -1 - sums_);
+  }
+
+  // One behind the other: the order is the same at every call.
+  void add_parts() {
+    KernelDraft draft(group_.kernel.name + "_of_parts", "Adds what blocks have summed over parts of the depth.");
+    ProductSymbols symbols;
+    symbols.batch = draft.batch_axes(product_.batch);
+    symbols.row = draft.axis("row", product_.rows);
+    symbols.column = draft.axis("column", product_.columns);
+    symbols.part = draft.axis("part", blocks_.parts);
+    const ExprId sum = draft.load(buffer_of_sums(draft, kernel::BufferRole::kInput),
+                                  symbols.places_of_part(symbols.result_places()));
+    store_after(draft, symbols, draft.build.reduce(kernel::ReduceOp::kSum, {sum}, {symbols.part}), kernel::kNoExpr);
+    // About one result for each thread, whose parts are all in flight.
+    constexpr int64_t kResults = 128;
+    const int64_t width = next_power_of_two(product_.columns);
+    KernelSchedule schedule;
+    schedule.axes.resize(product_.batch.size());
+    schedule.axes.push_back({.mapping = Mapping::kGrid, .width = std::max<int64_t>(kResults / width, 1)});
+    schedule.axes.push_back(blocks_.whole_rows
+                                ? lower::AxisSchedule{.mapping = Mapping::kTile, .width = width}
+                                : lower::AxisSchedule{.mapping = Mapping::kGrid, .width = std::min(width, kResults)});
+    schedule.axes.push_back({.mapping = Mapping::kLoop, .width = 1, .unrolled = true});
+    finish(draft, schedule);
+  }
+
+  // Of a part, its sum of products, of all what follows it.
   void finish_product(KernelDraft& draft, const ProductSymbols& symbols, ExprId product, ExprId flagged) const {
+    if (!has_parts()) return store_after(draft, symbols, product, flagged);
+    draft.store(buffer_of_sums(draft, kernel::BufferRole::kOutput), symbols.places_of_part(symbols.result_places()),
+                product, flagged);
+  }
+
+  void store_after(KernelDraft& draft, const ProductSymbols& symbols, ExprId product, ExprId flagged) const {
     product = result_of(draft, product_, symbols, product);
     store_results(draft, group_, symbols.result_places(), draft.build.cast(product_.left.dtype, product), flagged);
   }
@@ -202,8 +338,7 @@ class Contraction : ProductKernels {
   }
 
   KernelSchedule product_schedule(bool halves, bool again) const {
-    KernelSchedule schedule;
-    for (size_t axis = 0; axis < product_.batch.size(); ++axis) schedule.axes.emplace_back();
+    KernelSchedule schedule = outer_schedule();
     // Most blocks of the second kernel only look at their scales: there should not be too many of them.
     const int64_t small_blocks = product_.batches() * ceil_divide(product_.rows, 64) *
                                  ceil_divide(product_.columns, 64);
@@ -211,18 +346,18 @@ class Contraction : ProductKernels {
     const auto block = [&](int64_t width, int64_t most) { return again ? std::min(width, most) : width; };
     for (const Axis axis : axis_order()) {
       const int64_t side = wide ? 128 : 64,
-                    rows = blocks_.whole_rows ? std::max<int64_t>(side * side / blocks_.columns, 16) : side;
+                    rows = folds_rows() ? std::max<int64_t>(side * side / blocks_.columns, 16) : side;
       if (axis == Axis::kRow) schedule.axes.push_back({.mapping = Mapping::kGrid, .width = block(blocks_.rows, rows)});
-      if (axis == Axis::kColumn && blocks_.whole_rows)
+      if (axis == Axis::kColumn && folds_rows())
         schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.columns});
-      if (axis == Axis::kColumn && !blocks_.whole_rows)
+      if (axis == Axis::kColumn && !folds_rows())
         schedule.axes.push_back({.mapping = Mapping::kGrid, .width = block(blocks_.columns, side)});
       if (axis == Axis::kDepth)
         schedule.axes.push_back({.mapping = Mapping::kLoop,
                                  .width = block(blocks_.depth, wide ? 16 : 32),
                                  .stages = again ? 0 : blocks_.stages});
     }
-    if (!blocks_.whole_rows) schedule.order = {.grouped = "row", .along = "column", .count = blocks_.neighbours};
+    if (!folds_rows()) schedule.order = {.grouped = "row", .along = "column", .count = blocks_.neighbours};
     schedule.scheme = halves ? lower::Scheme::kFp16x3 : lower::Scheme::kIeee;
     schedule.bulk = halves && blocks_.bulk;
     if (!again && blocks_.consumers > 1) schedule.consumers = {"row", blocks_.consumers, blocks_.programs};
@@ -234,6 +369,7 @@ class Contraction : ProductKernels {
 
   const Product& product_;
   const ContractionBlocks& blocks_;
+  int sums_ = 0;  // scratch: of each part
 };
 
 }  // namespace

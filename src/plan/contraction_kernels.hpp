@@ -1,7 +1,7 @@
 // The kernels of a contraction (contraction.cpp), once its blocks are chosen.
 #pragma once
 
-#include <optional>
+#include <vector>
 
 #include "plan/product_kernels.hpp"
 
@@ -16,10 +16,14 @@ struct ContractionBlocks {
   bool halves = true;      // single precision by three products of halves
   int64_t consumers = 1;   // blocks that run as one and share their columns' operand (tile/consumers.hpp)
   int64_t programs = 0;    // of consumers, that are started; 0: one for each of their groups
-  // The operand that the product's kernel splits itself, chunk by chunk of a step's depth, since one row (column) of
-  // blocks reads each of its elements once. The depth of a step divides the product's.
-  std::optional<Side> streamed;
-  bool whole_rows = false;  // what follows folds columns: a block has all of them, and nothing is streamed
+  // The operands that the product's kernel splits itself, chunk by chunk of a step's depth, where few blocks read each
+  // of their elements. The depth of a step divides that of a part.
+  std::vector<Side> streamed;
+  // Blocks that share out the depth of one block's results; their sums are added, in order, by a kernel of its own. The
+  // depth of a step divides that of a part where there are several.
+  int64_t parts = 1;
+  bool whole_rows = false;  // what follows folds columns: a block has all of them, where it has all of the depth,
+                            // and then nothing is streamed
 };
 
 ScheduledGroup contraction_kernels(const LoweredGroup& group, const ContractionBlocks& blocks);

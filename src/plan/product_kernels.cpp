@@ -227,18 +227,25 @@ std::vector<kernel::Index> ProductSymbols::result_places() const {
 }
 
 kernel::Index ProductSymbols::depth_index() const {
-  const kernel::Index inner = kernel::symbol_index(depth);
-  return chunk < 0 ? inner : kernel::symbol_index(chunk) * kernel::Index(chunk_size) + inner;
+  kernel::Index index = kernel::symbol_index(depth);
+  if (chunk >= 0) index = kernel::symbol_index(chunk) * kernel::Index(chunk_size) + index;
+  return part < 0 ? index : kernel::symbol_index(part) * kernel::Index(part_size) + index;
 }
 
-LostDigits lost_digits(kernel::Builder& build, ExprId scaled, const std::vector<Symbol>& along, int64_t count) {
+std::vector<kernel::Index> ProductSymbols::places_of_part(std::vector<kernel::Index> places) const {
+  if (part >= 0) places.insert(places.begin(), kernel::symbol_index(part));
+  return places;
+}
+
+LostDigits lost_digits(kernel::Builder& build, ExprId scaled, const std::vector<Symbol>& along, int64_t count,
+                       const std::string& before) {
   using kernel::ScalarOp;
   const auto number = [&](double value) { return build.constant(DType::f32, value); };
   const auto whole = [&](int64_t value) { return build.constant(DType::i32, value); };
   const ExprId size = build.op(ScalarOp::kAbs, {scaled});
   const auto how_many = [&](const std::string& name, ExprId condition) {
     const ExprId one = build.op(ScalarOp::kSelect, {condition, whole(1), whole(0)});
-    return build.named(name, build.reduce(kernel::ReduceOp::kSum, {one}, along));
+    return build.named(before + name, build.reduce(kernel::ReduceOp::kSum, {one}, along));
   };
   const ExprId small = how_many(
       "small", build.op(ScalarOp::kLogicalAnd, {build.op(ScalarOp::kLess, {size, number(kSmall)}),
@@ -252,18 +259,20 @@ LostDigits lost_digits(kernel::Builder& build, ExprId scaled, const std::vector<
   return lost;
 }
 
-HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, Symbol along, int64_t count) {
+HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, Symbol along, int64_t count,
+                          const std::string& before) {
   using kernel::ScalarOp;
   const auto number = [&](double value) { return build.constant(DType::f32, value); };
   const ExprId largest = build.named(
-      "largest", build.reduce(kernel::ReduceOp::kMax, {build.op(ScalarOp::kAbs, {value})}, {along}));
+      before + "largest", build.reduce(kernel::ReduceOp::kMax, {build.op(ScalarOp::kAbs, {value})}, {along}));
   HalvesOfRow halves;
   const ExprId at_least = build.op(ScalarOp::kMaximum, {largest, number(0x1p-112)});
-  halves.exponent = build.named("exponent", build.op(ScalarOp::kFloor, {build.op(ScalarOp::kLog2, {at_least})}));
+  halves.exponent = build.named(before + "exponent",
+                                build.op(ScalarOp::kFloor, {build.op(ScalarOp::kLog2, {at_least})}));
   const ExprId factor = build.named(
-      "factor", build.op(ScalarOp::kExp2, {build.op(ScalarOp::kSub, {number(14.0), halves.exponent})}));
-  halves.scaled = build.named("scaled", build.op(ScalarOp::kMul, {value, factor}));
-  const LostDigits lost = lost_digits(build, halves.scaled, {along}, count);
+      before + "factor", build.op(ScalarOp::kExp2, {build.op(ScalarOp::kSub, {number(14.0), halves.exponent})}));
+  halves.scaled = build.named(before + "scaled", build.op(ScalarOp::kMul, {value, factor}));
+  const LostDigits lost = lost_digits(build, halves.scaled, {along}, count, before);
   halves.near = lost.near;
   halves.loses = lost.loses;
   return halves;

@@ -44,25 +44,32 @@ struct ProductSymbols {
   // Where the depth is walked in chunks of so many: the axis that counts them.
   kernel::Symbol chunk = -1;
   int64_t chunk_size = 1;
+  // Where blocks have parts of the depth, of so many points: the axis that counts them.
+  kernel::Symbol part = -1;
+  int64_t part_size = 1;
 
   kernel::Index depth_index() const;
   std::vector<kernel::Index> result_places() const;  // batch axes, row, column
+  // Of what each part has: the part, where there is such an axis, and then these.
+  std::vector<kernel::Index> places_of_part(std::vector<kernel::Index> places) const;
 };
 
 // Of `count` numbers along these axes, scaled so that the largest lies between 2^14 and 2^15: how many are near the
-// largest, and whether sums of two halves lose digits of them that count (docs/precision.md).
+// largest, and whether sums of two halves lose digits of them that count (docs/precision.md). `before`: what their
+// names begin with.
 struct LostDigits {
   kernel::ExprId near, loses;
 };
 LostDigits lost_digits(kernel::Builder& build, kernel::ExprId scaled, const std::vector<kernel::Symbol>& along,
-                       int64_t count);
+                       int64_t count, const std::string& before = "");
 
 // A row (column) as a power of two times a sum of halves: `scaled` = value · 2^(14 − exponent), whose largest lies
 // between 2^14 and 2^15. `near`: how many are near the largest; `loses`: halves lose digits (docs/precision.md).
 struct HalvesOfRow {
   kernel::ExprId exponent, scaled, near, loses;
 };
-HalvesOfRow halves_of_row(kernel::Builder& build, kernel::ExprId value, kernel::Symbol along, int64_t count);
+HalvesOfRow halves_of_row(kernel::Builder& build, kernel::ExprId value, kernel::Symbol along, int64_t count,
+                          const std::string& before = "");
 // 2^(exponent − 14): what `scaled` is to be multiplied by.
 kernel::ExprId scale_back(kernel::Builder& build, kernel::ExprId exponent);
 

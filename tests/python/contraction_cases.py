@@ -77,6 +77,25 @@ STREAMS = [
 ]
 
 
+# With depths that chunks of 16 divide, and parts of several chunks.
+PARTS = [
+    Case("deep", torch.mm, ((70, 96), (96, 33))),
+    Case("deep_left_transposed", torch.mm, ((70, 96), (96, 33)), arrange=transposed(0)),
+    Case("deep_right_transposed", torch.mm, ((40, 96), (96, 50)), arrange=transposed(1)),
+    Case("deep_both_transposed", torch.mm, ((40, 96), (96, 50)), arrange=transposed(0, 1)),
+    Case("deep_linear_gelu", lambda x, w, b: F.gelu(F.linear(x, w, b)) * 2.0, ((3, 20, 96), (24, 96), (24,))),
+    Case("deep_addmm", lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=-2.0), ((40, 20), (40, 96), (96, 20))),
+    Case("deep_bmm", lambda a, b: torch.tanh(torch.bmm(a, b)) - 1.0, ((3, 20, 96), (3, 96, 18))),
+    Case("deep_few_rows", lambda x, w, b: F.relu(F.linear(x, w, b)), ((10, 96), (70, 96), (70,))),
+    Case("deep_softmax", lambda x, w, b: torch.softmax(F.linear(x, w, b), -1), ((70, 96), (33, 96), (33,))),
+    Case("deep_least_of_rows", lambda x, w: (x @ w).amin(-1), ((20, 96), (96, 20))),
+]
+PARTS_OF_HALVES = [
+    Case("deep_bfloat16", lambda x, w, b: F.silu(F.linear(x, w, b)), ((16, 96), (40, 96), (40,)), dtype=torch.bfloat16),
+    Case("deep_softmax_of_halves", lambda x, w: torch.softmax(x @ w, -1), ((40, 96), (96, 20)), dtype=torch.float16),
+]
+
+
 # Folds over all columns, which a block then has.
 FOLDS = [
     Case("linear_softmax", lambda x, w, b: torch.softmax(F.linear(x, w, b), -1) * 2.0, ((70, 45), (33, 45), (33,))),
@@ -130,7 +149,7 @@ def fault_of(actual: Tensor, eager: Tensor, exact: Tensor, places: float = 4) ->
 
 def interpreted(request: dict[str, Any]) -> str:
     """In the interpreter's process: a candidate's results on drawn and on strewn arguments."""
-    return fault_of_candidate(request, [*CASES, *FOLDS, *STREAMS], strewn)
+    return fault_of_candidate(request, [*CASES, *FOLDS, *STREAMS, *PARTS, *PARTS_OF_HALVES], strewn)
 
 
 def fault_of_candidate(

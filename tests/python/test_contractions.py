@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
-from contraction_cases import CASES, FOLDS, STREAMS, Case
+from contraction_cases import CASES, FOLDS, PARTS, PARTS_OF_HALVES, STREAMS, Case
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
 
@@ -17,6 +18,12 @@ from kernelwright import compile_only, errors
 SMALL = {"block_m": 16, "block_n": 32, "block_k": 16, "stages": 2, "num_warps": 4}
 IN_F32 = SMALL | {"scheme": 0}
 STREAMED = SMALL | {"scheme": 2}
+IN_PARTS = {
+    "f32": IN_F32 | {"split_k": 3},
+    "split": SMALL | {"split_k": 2},
+    "streamed": STREAMED | {"split_k": 3},
+    "both_streamed": SMALL | {"scheme": 3, "split_k": 3},
+}
 
 
 def with_contraction(module: torch.nn.Module, arguments: list[torch.Tensor], parameters: dict[str, int]) -> Any:
@@ -49,12 +56,42 @@ def test_an_operand_that_is_split_where_it_is_read(case: Case, interpreter: Inte
     assert not fault, fault
 
 
+RUNS_IN_PARTS = [(case, how) for case in PARTS for how in IN_PARTS] + [(case, "f32") for case in PARTS_OF_HALVES]
+
+
+@pytest.mark.parametrize(("case", "how"), RUNS_IN_PARTS, ids=[f"{case.name}-{how}" for case, how in RUNS_IN_PARTS])
+def test_depths_that_several_blocks_share_out(
+    case: Case, how: str, interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    emitted = with_contraction(Wrapped(case.function), case.arguments(), IN_PARTS[how])
+    assert emitted["source"].count("_of_parts(") >= 1
+    if how == "both_streamed":
+        assert "def split_" not in emitted["source"]
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name)
+    assert not fault, fault
+
+
+@pytest.mark.parametrize("case", [PARTS[0], PARTS[2]], ids=lambda case: case.name)
+def test_both_operands_that_are_split_where_they_are_read(
+    case: Case, interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    emitted = with_contraction(Wrapped(case.function), case.arguments(), SMALL | {"scheme": 3})
+    assert "def split_" not in emitted["source"] and "_of_parts(" not in emitted["source"]
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name)
+    assert not fault, fault
+
+
 LARGE = {
     "few_rows": ((128, 4096), (8192, 4096), (8192,)),
     "linear_gelu": ((8, 512, 1024), (2048, 1024), (2048,)),
     "mm": ((2049, 2949), (2949, 1921)),
     "mm_right_transposed": ((2048, 2048), (2048, 2048)),
     "mm_both_transposed": ((2048, 2048), (2048, 2048)),
+    "deep": ((256, 65536), (65536, 256)),
     "bmm": ((16, 512, 512), (16, 512, 512)),
     "bfloat16": ((4096, 1024), (2048, 1024), (2048,)),
 }
@@ -64,18 +101,18 @@ LARGE = {
 def test_triton_makes_tensor_core_code_of_them(name: str, tmp_path: Path) -> None:
     """Of what the planner proposes by itself, without spilled registers where time is spent."""
     pytest.importorskip("triton")
-    case = next(one for one in [*CASES, *STREAMS] if one.name == name)
+    case = next(one for one in [*CASES, *STREAMS, *PARTS] if one.name == name)
     large = Case(name, case.function, LARGE[name], case.dtype, case.arrange)
     emitted = compile_for_gpu(Wrapped(large.function), *large.arguments())
     assert emitted["library_ops"] == [] and [one["scheduler"] for one in emitted["schedule"]["groups"]] == [
         "contraction"
     ]
     code = machine_code(emitted, tmp_path)
-    (product,) = (one for kernel, one in code.items() if not kernel.startswith("split_") and "_in_f32" not in kernel)
+    (product,) = (one for kernel, one in code.items() if not re.search("^split_|_in_f32|_of_parts", kernel))
     assert product.asm["ptx"].count("wgmma.mma_async") > 0
     assert compile_only._resources(product)["spills"] in (0, None)
     if large.dtype == torch.float32:
-        assert len(code) == (3 if name == "few_rows" else 4) and "cp.async.bulk.tensor" in product.asm["ptx"]
+        assert len(code) == (3 if name in ("few_rows", "deep") else 4) and "cp.async.bulk.tensor" in product.asm["ptx"]
 
 
 def _row_softmax(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

@@ -24,8 +24,14 @@ def _heads(width: int, dtype: torch.dtype) -> list[torch.Tensor]:
     return [torch.randn(4, 16, 512, width, dtype=dtype) for _ in range(3)]
 
 
+class Deep(torch.nn.Module):
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        return left @ right
+
+
 MODULES: dict[str, Callable[[], tuple[torch.nn.Module, list[torch.Tensor]]]] = {
     "product": lambda: (torch.nn.Linear(2048, 2048), [torch.randn(2048, 2048)]),
+    "deep_product": lambda: (Deep(), [torch.randn(256, 65536), torch.randn(65536, 256)]),
     "attention": lambda: (Attention(), _heads(128, torch.float32)),
     "wide_attention": lambda: (Attention(), _heads(256, torch.float32)),
     "convolution": lambda: (torch.nn.Conv2d(64, 128, 3), [torch.randn(16, 64, 64, 64)]),

@@ -135,14 +135,73 @@ TEST(Joining, LeavesAllToTheLibraryWithoutTensorCores) {
   EXPECT_EQ(join_products(graph, before, device), before);
 }
 
+Names kernels_of(const Program& program) {
+  Names names;
+  for (const Step& step : program.steps)
+    if (const auto* tiles = std::get_if<TileStep>(&step)) names.push_back(program.tiles[tiles->program].name);
+  return names;
+}
+
+int64_t programs_of(const tile::Program& program) {
+  int64_t programs = 1;
+  for (const tile::Symbol symbol : program.grid) programs *= *kernel::as_constant(program.symbols[symbol].count);
+  return programs;
+}
+
 TEST(Contraction, SplitsMultipliesAndRepairs) {
   const Graph graph = fused(std::string(kLarge) + "return %r");
   const Program program = lower(graph, joined(graph), default_device("triton"));
   EXPECT_TRUE(program.kernels.empty());
-  Names names;
-  for (const Step& step : program.steps)
-    if (const auto* tiles = std::get_if<TileStep>(&step)) names.push_back(program.tiles[tiles->program].name);
-  EXPECT_EQ(names, (Names{"split_x_kernel", "split_w_kernel", "linear_relu_kernel", "linear_relu_kernel_in_f32"}));
+  EXPECT_EQ(kernels_of(program),
+            (Names{"split_x_kernel", "split_w_kernel", "linear_relu_kernel", "linear_relu_kernel_in_f32"}));
+}
+
+// Four blocks, each of which would walk all of the depth.
+TEST(Contraction, FewBlocksShareOutALongDepth) {
+  const Graph graph = fused(R"(
+    input %a : f32[256, 524288] user args.0
+    input %b : f32[524288, 256] user args.1
+    %y = aten.mm.default(self=%a, mat2=%b) : f32[256, 256]
+    return %y)");
+  const DeviceDescription device = default_device("triton");
+  const Schedule schedule = joined(graph);
+  const Program program = lower(graph, schedule, device);
+  EXPECT_EQ(kernels_of(program), (Names{"mm_kernel", "mm_kernel_in_f32", "mm_kernel_of_parts"}));
+  EXPECT_LE(programs_of(program.tiles.at(0)), device.units);
+  EXPECT_GT(2 * programs_of(program.tiles.at(0)), device.units);
+  // Whole steps: as many parts as divide them.
+  Schedule other = schedule;
+  other.groups[0].parameters["split_k"] = 31;
+  EXPECT_EQ(programs_of(lower(graph, other, device).tiles.at(0)), 16 * 4);
+  other.groups[0].parameters["split_k"] = 1;
+  EXPECT_EQ(kernels_of(lower(graph, other, device)), (Names{"mm_kernel", "mm_kernel_in_f32"}));
+  other.groups[0].parameters["split_k"] = 65;
+  EXPECT_THROW(lower(graph, other, device), Error);
+}
+
+// What follows waits for all parts, also where it folds rows, whose blocks need not have them whole then.
+TEST(Contraction, WhatFollowsIsMadeOfTheSumOfParts) {
+  const Graph graph = fused(R"(
+    input %a : bf16[64, 65536] user args.0
+    input %b : bf16[65536, 64] user args.1
+    %y = aten.mm.default(self=%a, mat2=%b) : bf16[64, 64]
+    %r = aten.amax.default(self=%y, dim=[1]) : bf16[64]
+    return %r)");
+  Schedule schedule = joined(graph);
+  if (schedule.groups.size() == 2) {  // as one, whatever that takes
+    schedule.groups[0].nodes.push_back(schedule.groups[1].nodes[0]);
+    schedule.groups.pop_back();
+    schedule.groups[0].scheduler = "contraction";
+  }
+  schedule.groups[0].parameters = {{"block_m", 16}, {"block_n", 16}, {"split_k", 4}};
+  const Program program = lower(graph, schedule, default_device("triton"));
+  EXPECT_EQ(kernels_of(program).size(), 2u);
+  EXPECT_EQ(programs_of(program.tiles.at(0)), 4 * 4 * 4);
+}
+
+TEST(Contraction, ManyBlocksHaveAllOfTheDepth) {
+  for (const GroupSchedule& group : joined(fused(std::string(kLarge) + "return %r")).groups)
+    EXPECT_EQ(group.parameters.at("split_k"), 1);
 }
 
 // Of a result of 16384 by 16384, whose second kernel has nothing to do but to look, as a rule.
@@ -153,15 +212,9 @@ TEST(Contraction, FewProgramsLookAtManyBlocks) {
     %y = aten.mm.default(self=%a, mat2=%b) : f32[16384, 16384]
     return %y)");
   const Program program = lower(graph, joined(graph), default_device("triton"));
-  const auto started = [&](size_t place) {
-    int64_t programs = 1;
-    const tile::Program& one = program.tiles.at(place);
-    for (const tile::Symbol symbol : one.grid) programs *= *kernel::as_constant(one.symbols[symbol].count);
-    return programs;
-  };
   EXPECT_EQ(program.tiles.at(3).name, "mm_kernel_in_f32");
-  EXPECT_GE(started(2), 16384);
-  EXPECT_LE(started(3), 4096);
+  EXPECT_GE(programs_of(program.tiles.at(2)), 16384);
+  EXPECT_LE(programs_of(program.tiles.at(3)), 4096);
 }
 
 TEST(Contraction, RefusesWhatItDoesNotTake) {
