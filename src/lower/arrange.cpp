@@ -60,7 +60,8 @@ class Arranger {
     take_tiles_apart();
     join_shared_loops(values_.mapped.program);
     if (values_.mapped.serpentine) turn_later_walks(values_.mapped.program);
-    if (values_.mapped.cache_hints) give_cache_hints(values_.mapped.program, folded_symbols());
+    if (values_.mapped.cache_hints)
+      give_cache_hints(values_.mapped.program, folded_symbols(values_.kernel, values_.mapped));
     if (values_.mapped.skip_masked) skip_masked_blocks(values_.mapped.program);
     if (values_.mapped.walkers > 0) walk_blocks(values_.mapped.program, values_.mapped.axes, values_.mapped.walkers);
     if (const std::string why = tile::why_no_consumers(values_.mapped.program); !why.empty())
@@ -70,17 +71,6 @@ class Arranger {
   }
 
  private:
-  // Lanes and loops along the axes that something folds.
-  std::vector<tile::Symbol> folded_symbols() const {
-    std::vector<tile::Symbol> symbols;
-    for (const Expr& expr : values_.kernel.exprs)
-      if (expr.kind == ExprKind::kReduce)
-        for (Axis axis : expr.axes)
-          for (tile::Symbol symbol : {values_.mapped.axes[axis].lane, values_.mapped.axes[axis].outer})
-            if (symbol >= 0) symbols.push_back(symbol);
-    return symbols;
-  }
-
   void take_tiles_apart() {
     tile::Program& program = values_.mapped.program;
     Lanes unrolled;

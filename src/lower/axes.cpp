@@ -274,6 +274,16 @@ tile::Index Mapped::translate(const kernel::Index& index, bool whole) const {
       tile::ranges_of(program));
 }
 
+std::vector<tile::Symbol> folded_symbols(const kernel::Kernel& kernel, const Mapped& mapped) {
+  std::vector<tile::Symbol> symbols;
+  for (const kernel::Expr& expr : kernel.exprs)
+    if (expr.kind == kernel::ExprKind::kReduce)
+      for (kernel::Symbol axis : expr.axes)
+        for (tile::Symbol symbol : {mapped.axes[axis].lane, mapped.axes[axis].outer})
+          if (symbol >= 0) symbols.push_back(symbol);
+  return symbols;
+}
+
 Mapped map_axes(const kernel::Kernel& kernel, const KernelSchedule& schedule) {
   KW_ASSERT(schedule.axes.size() == kernel::axes_of(kernel).size(), "a schedule for another kernel");
   return Mapper(kernel, schedule).run();

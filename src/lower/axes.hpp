@@ -48,6 +48,9 @@ struct Mapped {
   tile::Index translate(const kernel::Index& index, bool whole = false) const;
 };
 
+// Lanes and loops along the axes that something folds.
+std::vector<tile::Symbol> folded_symbols(const kernel::Kernel& kernel, const Mapped& mapped);
+
 Mapped map_axes(const kernel::Kernel& kernel, const KernelSchedule& schedule);
 
 }  // namespace kw::lower
