@@ -68,7 +68,10 @@ class TreeBuilder {
     List list;
     for (const Instruction& one : body)
       if (one.results.empty() || !is_repeated_[one.results[0]]) list.push_back(&one);
-    return steps(list, {});
+    std::vector<LoopStep> result;
+    for (const List& round : rounds_of(list))
+      for (LoopStep& one : steps(round, {})) result.push_back(std::move(one));
+    return result;
   }
 
  private:
@@ -76,6 +79,50 @@ class TreeBuilder {
     Symbol lane;  // -1: one instruction that is in no loop
     List members;
   };
+
+  // All folds that wait for equally many others come together, so that they can share their loops, each with what it
+  // needs; other values come as late as they can. Stores stay behind all that is before them. In programs of loops: a
+  // block of a grid keeps its order.
+  std::vector<List> rounds_of(const List& list) const {
+    if (!program_.grid.empty() || !is_apart(list)) return {list};
+    std::map<const Instruction*, int> rounds;
+    std::map<Value, int> made, needed;  // value → the round behind which it is there; the first that needs it
+    const auto round_of = [](const std::map<Value, int>& known, Value value, int otherwise) {
+      const auto found = known.find(value);
+      return found == known.end() ? otherwise : found->second;
+    };
+    int last = 0;
+    for (const Instruction* one : list) {
+      int& round = rounds[one];
+      for (Value value : effects_.at(one).used) round = std::max(round, round_of(made, value, 0));
+      if (one->results.empty() || one->kind == Kind::kFor) round = std::max(round, last);
+      last = std::max(last, round);
+      for (Value value : one->results) made[value] = round + (one->kind == Kind::kFold ? 1 : 0);
+    }
+    for (size_t i = list.size(); i-- > 0;) {
+      int& round = rounds[list[i]];
+      if (maps(*list[i])) round = round_of(needed, list[i]->results[0], last);
+      for (Value value : effects_.at(list[i]).used) needed[value] = std::min(round_of(needed, value, last), round);
+    }
+    std::vector<List> result(last + 1);
+    for (const Instruction* one : list) result[rounds[one]].push_back(one);
+    return result;
+  }
+
+  static bool maps(const Instruction& one) {
+    return one.kind == Kind::kConstant || one.kind == Kind::kIndex || one.kind == Kind::kOp || one.kind == Kind::kLoad;
+  }
+
+  // Is nothing loaded that is stored, too?
+  bool is_apart(const List& list) const {
+    Effects all;
+    for (const Instruction* one : list) {
+      const Effects& effects = effects_.at(one);
+      all.loaded.insert(effects.loaded.begin(), effects.loaded.end());
+      all.stored.insert(effects.stored.begin(), effects.stored.end());
+    }
+    return !meet(all.loaded, all.stored);
+  }
 
   std::vector<LoopStep> steps(const List& list, const Lanes& open) {
     std::vector<Group> groups;
@@ -265,7 +312,7 @@ void for_each_use(const Instruction& one, const std::function<void(Value, Use)>&
 
 LoopTree build_loops(const tile::Program& program, const std::vector<int>& ranks) {
   LoopTree tree;
-  tree.is_repeated = find_repeated(program);
+  tree.is_repeated = find_repeated(program, ranks);
   tree.body = TreeBuilder(program, ranks, tree.is_repeated).block(program.body);
   LoopMarks(program).mark(tree.body);
   place_repeated(program, tree.is_repeated, tree.body);

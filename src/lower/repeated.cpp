@@ -32,17 +32,23 @@ bool is_cheap(ScalarOp op) {
   }
 }
 
-// In programs of loops that fold rows: what reads memory and computes little is done again in every loop over a row
-// that needs it. An array would be written and read for it.
-class RowValues {
+// In programs of loops that fold: what reads memory and computes little is done again in every loop over what is folded
+// that needs it. An array would be written and read for it. What is computed of columns that are folded side by side
+// does not vary along what is folded, and is computed once, before the loop over that.
+class FoldedValues {
  public:
-  RowValues(const tile::Program& program, std::vector<bool>& repeated)
-      : program_(program), repeated_(repeated), definers_(program.values.size()), stored_(program.buffers.size()) {}
+  FoldedValues(const tile::Program& program, const std::vector<int>& ranks, std::vector<bool>& repeated)
+      : program_(program),
+        ranks_(ranks),
+        repeated_(repeated),
+        definers_(program.values.size()),
+        stored_(program.buffers.size()) {}
 
   void find() {
     bool folds = false, carries = false;
     tile::for_each(program_.body, [&](const Instruction& one) {
       folds = folds || is_simple_fold(one);
+      if (one.kind == Kind::kFold) folded_.insert(one.lanes.begin(), one.lanes.end());
       const bool maps = one.kind == Kind::kFor ? one.arguments.empty() : one.results.empty() || one.results.size() == 1;
       const bool whole = one.kind == Kind::kScan || one.kind == Kind::kDot || one.kind == Kind::kRelabel ||
                          one.kind == Kind::kSplit || one.kind == Kind::kIf ||
@@ -66,6 +72,7 @@ class RowValues {
     const bool loads = one.kind == Kind::kLoad && one.mode == tile::CopyMode::kPlain && !stored_[one.access.buffer];
     const bool computes = one.kind == Kind::kOp && one.op != ScalarOp::kBounded;
     if (program_.values[value].type.lanes.empty() || (!loads && !computes)) return false;
+    if (computes && is_of_columns(program_.values[value].type.lanes)) return false;
     std::set<Value> seen;
     if (cost(value, seen) < kWorthKeeping) return true;
     int64_t bytes = held_bytes(program_.values[value].type.dtype);
@@ -73,6 +80,14 @@ class RowValues {
     if (bytes > room_) return true;
     room_ -= bytes;
     return false;
+  }
+
+  // Would a loop around those over its lanes compute it again?
+  bool is_of_columns(const std::vector<Symbol>& lanes) const {
+    return std::any_of(folded_.begin(), folded_.end(), [&](Symbol folded) {
+      const auto is_inside = [&](Symbol lane) { return ranks_[lane] > ranks_[folded]; };
+      return !tile::has_lane(lanes, folded) && std::any_of(lanes.begin(), lanes.end(), is_inside);
+    });
   }
 
   // With what it needs inside the loop.
@@ -87,9 +102,11 @@ class RowValues {
   }
 
   const tile::Program& program_;
+  const std::vector<int>& ranks_;
   std::vector<bool>& repeated_;
   std::vector<const Instruction*> definers_;  // [value]
   std::vector<bool> stored_;                  // [buffer]
+  std::set<Symbol> folded_;
   int64_t room_ = kKeptBytes;
 };
 
@@ -174,7 +191,7 @@ class RepeatedPlaces {
 
 }  // namespace
 
-std::vector<bool> find_repeated(const tile::Program& program) {
+std::vector<bool> find_repeated(const tile::Program& program, const std::vector<int>& ranks) {
   std::vector<bool> whole(program.values.size()), started(program.values.size()), result(program.values.size());
   tile::for_each(program.body, [&](const Instruction& one) {
     for_each_use(one, [&](Value value, Use use) {
@@ -192,7 +209,7 @@ std::vector<bool> find_repeated(const tile::Program& program) {
       return result[operand] && !is_floating(program.values[operand].type.dtype);
     });
   });
-  RowValues(program, result).find();
+  FoldedValues(program, ranks, result).find();
   return result;
 }
 

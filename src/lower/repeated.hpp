@@ -8,8 +8,10 @@
 
 namespace kw::lower {
 
-// [value] Is it a constant, an index, or a condition or sum made of those, of which only single points are used?
-std::vector<bool> find_repeated(const tile::Program& program);
+// [value] Is it a constant, an index, or a condition or sum made of those, of which only single points are used? In
+// programs of loops that fold, also what costs less than an array of it. `ranks` is the order of lanes
+// (lane_order.hpp).
+std::vector<bool> find_repeated(const tile::Program& program, const std::vector<int>& ranks);
 
 // Puts those that are no constants into the outermost loops that have all their lanes, before what needs them.
 void place_repeated(const tile::Program& program, const std::vector<bool>& is_repeated, std::vector<LoopStep>& body);

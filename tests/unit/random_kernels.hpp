@@ -235,7 +235,26 @@ inline void unroll(Random& random, KernelSchedule& schedule, const Kernel& kerne
   }
 }
 
-inline KernelSchedule random_schedule(Random& random, const Kernel& kernel) {
+// Loops as a CPU has them, without a grid: what is folded anywhere is a tile, and one axis is taken side by side.
+inline KernelSchedule random_loops(Random& random, const Kernel& kernel) {
+  KernelSchedule schedule;
+  const std::vector<Symbol> axes = kernel::axes_of(kernel);
+  for (Symbol axis : axes) {
+    AxisSchedule one;
+    const bool is_folded = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel::Expr& expr) {
+      return std::find(expr.axes.begin(), expr.axes.end(), axis) != expr.axes.end();
+    });
+    const bool is_tile = is_folded || random.chance(0.3);
+    one.mapping = is_tile ? Mapping::kTile : Mapping::kLoop;
+    one.width = is_tile ? std::max<int64_t>(kernel.symbols[axis].range.high + 1, 1) : int64_t{1} << random.below(4);
+    one.threads = !is_tile && random.chance(0.4);
+    schedule.axes.push_back(one);
+  }
+  schedule.axes[static_cast<size_t>(random.below(static_cast<int64_t>(axes.size())))].simd = true;
+  return schedule;
+}
+
+inline KernelSchedule random_blocks(Random& random, const Kernel& kernel) {
   KernelSchedule schedule;
   for (Symbol axis : kernel::axes_of(kernel)) {
     AxisSchedule one;
@@ -255,6 +274,10 @@ inline KernelSchedule random_schedule(Random& random, const Kernel& kernel) {
   put_within(random, schedule, kernel);
   unroll(random, schedule, kernel);
   return schedule;
+}
+
+inline KernelSchedule random_schedule(Random& random, const Kernel& kernel) {
+  return random.chance(0.25) ? random_loops(random, kernel) : random_blocks(random, kernel);
 }
 
 inline kernel::Memory random_memory(Random& random, const Kernel& kernel, const std::map<std::string, int64_t>& sizes) {

@@ -154,7 +154,8 @@ TEST(MovedMemory, IsMovedByOneCall) {
       arranged("kernel k {\n  axis row = 8, column = 1000\n  in x: f32[8, 3000]\n  out y: f32[8, 1000]\n"
                "  y[row, column] = x[row, column + 5]\n}",
                R"({"row":{"loop":1},"column":{"loop":512}})"));
-  EXPECT_NE(text.find("const int64_t column_end = std::min<int64_t>(512, 1000 - column_start);\n"), std::string::npos)
+  EXPECT_NE(text.find("const int64_t column_end = std::min<int64_t>(column_start + 512, 1000) - column_start;\n"),
+            std::string::npos)
       << text;
   EXPECT_NE(text.find("std::memcpy(&y[row * 1000 + column_start], &x[row * 3000 + column_start + 5], "
                       "column_end * sizeof(float));"),

@@ -68,7 +68,7 @@ void TileAccesses::prepare(const Access& access, Symbol loop) {
   std::string start;
   if (found != scope_.parts.end()) std::tie(index, start) = found->second;
   auto [known, rest] = split_by(at_, index, loop);
-  if (known == Index(0)) return;
+  if (known == Index(0) || (start.empty() && kernel::as_symbol(known))) return;
   const std::string more = at_.text.index(known).text;
   const std::string sum = start.empty() ? more : start + " + " + more;
   if (sum.size() < kShortestNamed) return;

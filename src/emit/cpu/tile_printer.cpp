@@ -228,6 +228,7 @@ class TilePrinter {
     accesses_.prepare(loop);
     for (const Instruction* fold : loop.folds) begin_fold(at_, loop, *fold);
     const std::string end = end_of(loop);
+    name_ends(loop.body, loop.lane);
     if (loop.simd) at_.out.line("#pragma omp simd" + reduction_clauses(at_, loop));
     at_.open_loop(loop.lane, end);
     print_block(loop.body);
@@ -249,11 +250,23 @@ class TilePrinter {
     }
   }
 
+  // Of loops inside, where no iteration of this one has another.
+  void name_ends(const std::vector<LoopStep>& steps, Symbol lane) {
+    for (const LoopStep& step : steps)
+      if (!step.instruction && !kernel::uses(step.end, lane)) end_of(step), name_ends(step.body, lane);
+  }
+
   std::string end_of(const LoopStep& loop) {
     const int64_t width = at_.text.width(loop.lane);
     if (!loop.ends_early) return std::to_string(width);
     if (const auto number = kernel::as_constant(loop.end)) return std::to_string(std::min(*number, width));
-    const std::string text = fmt::format("std::min<int64_t>({}, {})", width, at_.text.index(loop.end).text);
+    // g++ does two iterations of a loop around at once only where the length is a difference of ends.
+    const tile::Index start = tile::Index(loop.end.constant) - loop.end;
+    const bool follows_a_loop = kernel::as_symbol(start).has_value();
+    const std::string text = follows_a_loop
+                                 ? fmt::format("std::min<int64_t>({0} + {1}, {2}) - {0}", at_.text.index(start).text,
+                                               width, loop.end.constant)
+                                 : fmt::format("std::min<int64_t>({}, {})", width, at_.text.index(loop.end).text);
     std::string& name = ends_[text];
     if (name.empty()) {
       name = at_.text.fresh(at_.text.symbol(loop.lane) + "_end");
@@ -508,8 +521,9 @@ size_t pointer_count(const tile::Program& program) {
 }
 
 bool takes_threads(const tile::Program& program) {
-  return !program.grid.empty() ||
-         std::any_of(program.body.begin(), program.body.end(), [](const Instruction& one) { return one.shared; });
+  bool shares = !program.grid.empty();
+  tile::for_each(program.body, [&](const Instruction& one) { shares = shares || one.shared; });
+  return shares;
 }
 
 bool refuses_indices(const tile::Program& program) {

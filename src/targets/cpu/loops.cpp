@@ -1,6 +1,6 @@
-// Pointwise groups, part by part (emit/cpu/parts.hpp), and rows that are folded: every part is loops over its axes.
-// Threads share the outer ones, SIMD runs along the one that suits the accesses; transposed operands are walked in
-// square tiles, and a row, which is a tile of its own, as often as its folds wait for each other.
+// Pointwise groups, part by part (emit/cpu/parts.hpp), and reductions: every part is loops over its axes. Threads share
+// the outer ones, SIMD runs along the one that suits the accesses; transposed operands are walked in square tiles, and
+// what is folded, which is a tile, as often as its folds wait for each other: row by row, or a block of columns at once.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -140,7 +140,8 @@ class PartsDraft {
     const LoopNest& nest = part.nest;
     const int64_t extent = part.simplified.kernel.axes[axis].extent, block = nest.block_of(axis);
     lower::AxisSchedule how{.mapping = lower::Mapping::kLoop, .width = block > 0 ? block : 1};
-    const bool is_vector = axis == nest.vector_axis, is_tiled = nest.tiled_axis >= 0 || nest.copies;
+    const bool is_vector = axis == nest.vector_axis;
+    const bool is_tiled = nest.tiled_axis >= 0 || nest.copies || nest.form == LoopForm::kColumns;
     const bool folds = part.simplified.kernel.axes[axis].kind == kernel_ir::AxisKind::kReduce;
     if (folds || (block == 0 && ((is_vector && is_tiled) || axis == nest.tiled_axis)))
       how = {.mapping = lower::Mapping::kTile, .width = extent};
@@ -211,15 +212,15 @@ class PartsDraft {
   std::vector<int> uses_;                      // [expression of a part]
 };
 
-// Are rows folded element by element, with SIMD along them, and programs many or rows short? What a program keeps is
-// decided by lowering (lower/repeated.cpp): a schedule that says how much is KernelIR.
-bool folds_rows(const Kernel& kernel) {
+// Are rows, or columns side by side, folded element by element, and programs many or rows short? What a program keeps
+// is decided by lowering (lower/repeated.cpp): a schedule that says how much is KernelIR.
+bool folds_elements(const Kernel& kernel) {
   const Part part = whole_of(kernel);
   const Kernel& simple = part.simplified.kernel;
   const LoopNest& nest = part.nest;
   int64_t points = 1;
   for (const int axis : nest.reduce_axes) points *= simple.axes[axis].extent;
-  if (nest.form != LoopForm::kRows || nest.threading == Threading::kReduction || nest.whole_vectors ||
+  if (nest.form == LoopForm::kScanRows || nest.threading == Threading::kReduction || nest.whole_vectors ||
       nest.vector_axis < 0 || points > kLongestRow || kernel.loops.keep != 0)
     return false;
   const std::vector<std::vector<bool>> axes = kernel_ir::axes_of_exprs(simple);
@@ -253,7 +254,7 @@ bool has_tile_form(const Kernel& kernel) {
   if (!apart || empty || !std::all_of(kernel.exprs.begin(), kernel.exprs.end(), folds)) return false;
   if (std::all_of(kernel.axes.begin(), kernel.axes.end(), is_parallel))
     return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), maps);
-  return folds_rows(kernel);
+  return folds_elements(kernel);
 }
 
 ScheduledTiles as_tiles(LoweredGroup group) {

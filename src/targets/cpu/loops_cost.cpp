@@ -19,7 +19,9 @@ using tile::Kind;
 using tile::Symbol;
 
 constexpr double kLineBytes = 64;
-constexpr double kShareOfCache = 0.8;  // that data can count on
+constexpr double kShareOfCache = 0.8;    // that data can count on
+constexpr double kNearBytes = 32 << 10;  // of the nearest cache
+constexpr double kMostReadAgain = 8;     // times the largest operand
 
 double number(int64_t value) { return static_cast<double>(value); }
 
@@ -49,6 +51,8 @@ class NestEstimate {
     threads_ = nest.shared > 0;
     visit(nest);
     for (const Accesses& one : accesses_) add(one);
+    // Of columns that are folded side by side, what leaves the nearest cache is fetched for each row.
+    if (column_bytes_ > kNearBytes / 2) instructions_ += column_folds_;
     estimate_.seconds = seconds(nest);
     return estimate_;
   }
@@ -101,8 +105,13 @@ class NestEstimate {
     if (one.kind == Kind::kFold) {
       const bool extreme = one.reduce == tile::ReduceOp::kMax || one.reduce == tile::ReduceOp::kMin;
       // NaN is looked for beside extremes.
-      instructions_ += each * (extreme && is_floating(program_.values[one.operands[0]].type.dtype) ? 2 : 1);
+      const double cost = each * (extreme && is_floating(program_.values[one.operands[0]].type.dtype) ? 2 : 1);
+      instructions_ += cost;
       estimate_.flops += points;
+      if (!plan_.places[one.results[0]].lanes.empty()) {
+        column_bytes_ += sizeof(double) * number(tile::width_of(program_, vector_));
+        column_folds_ += cost;
+      }
     }
     if (one.kind != Kind::kOp) return;
     instructions_ += each * lower::cost_of(one.op);
@@ -220,6 +229,18 @@ class NestEstimate {
     const double requests = one.passes * again * (gathers(*one.first) ? 1.0 : std::max(1.0, asked / elements));
     estimate_.memory_bytes += unique * passes / share;
     estimate_.cache_bytes += unique * std::max(0.0, requests - passes) / share;
+    if (column_bytes_ > 0 && one.first->kind == Kind::kLoad) add_columns(one, unique, size);
+  }
+
+  // A block of columns that is walked again when it has left the core's cache; and short rows of a block, of which the
+  // lines at their ends are shared.
+  void add_columns(const Accesses& one, double bytes, double size) {
+    double block = size;
+    for (const Walk& walk : one.loops)
+      if (program_.symbols[walk.symbol].kind == tile::SymbolKind::kLane) block *= walk.count;
+    if (block > number(device_.unit_cache_bytes) / 2) read_again_ += bytes * (one.passes - 1);
+    read_again_ += bytes * kLineBytes / 2 / (number(tile::width_of(program_, vector_)) * size);
+    most_read_ = std::max(most_read_, bytes);
   }
 
   // --- Time ---
@@ -232,7 +253,8 @@ class NestEstimate {
     const double bandwidth = device_.copy_bytes_per_second * std::clamp(units / all, std::min(1.0, kOneCoreShare), 1.0);
     const double cache = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second
                                                             : kCacheOverMemory * device_.copy_bytes_per_second;
-    const double memory = estimate_.memory_bytes / bandwidth + estimate_.cache_bytes / cache;
+    const double read_again = std::min(read_again_, kMostReadAgain * most_read_);
+    const double memory = estimate_.memory_bytes / bandwidth + (estimate_.cache_bytes + read_again) / cache;
     const double measured = device_.synchronise_seconds > 0 ? device_.synchronise_seconds : kSynchroniseSeconds;
     const double arithmetic = (instructions_ + programs_ * (kProgramCycles + folds_ * kFoldCycles)) /
                               (units * kInstructionsPerSecond);
@@ -249,6 +271,8 @@ class NestEstimate {
   Symbol vector_ = -1;
   bool tiled_ = false, threads_ = false;
   double instructions_ = 0, programs_ = 1, folds_ = 0;
+  double column_bytes_ = 0, column_folds_ = 0;  // of arrays that columns are folded into, and instructions for it
+  double read_again_ = 0, most_read_ = 0;       // bytes of blocks of columns, and of an operand
   KernelEstimate estimate_;
 };
 
