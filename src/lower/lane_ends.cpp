@@ -28,7 +28,8 @@ class LaneEnder {
   LaneEnds run() {
     find_guards(program_.body, {}, false);
     check(program_.body, {});
-    std::erase_if(ends_, [&](const auto& one) { return bad_.count(one.first.first) != 0; });
+    std::erase_if(ends_,
+                  [&](const auto& one) { return bad_.count(one.first.first) != 0 && !one.second.whole_vectors; });
     std::erase_if(guards_, [&](const auto& one) { return bad_.count(one.second) != 0; });
     for (const auto& [value, lane] : guards_) true_.insert(value);
     rewrite(program_.body);
@@ -60,8 +61,12 @@ class LaneEnder {
     const auto parts = kernel::linear_in(at->index, lane);
     if (!parts || !(parts->coefficient == Index(1)) || !tile::lanes_of(program_, parts->rest).empty()) return;
     const Index end = *bound - parts->rest;
-    const auto [found, is_new] = ends_.try_emplace({lane, loops.empty() ? -1 : loops.back()}, end);
-    if (!is_new && !(found->second == end)) bad_.insert(lane);
+    if (program_.grid.empty() && program_.symbols[lane].simd && kernel::as_constant(end)) {
+      ends_[{lane, -1}] = {end, true};
+      return;
+    }
+    const auto [found, is_new] = ends_.try_emplace({lane, loops.empty() ? -1 : loops.back()}, LaneEnd{end});
+    if (!is_new && !(found->second.end == end)) bad_.insert(lane);
     guards_[one.results[0]] = lane;
   }
 
@@ -76,7 +81,7 @@ class LaneEnder {
   const Index* end_of(Symbol lane, const Loops& loops) const {
     for (size_t i = loops.size() + 1; i-- > 0;)
       if (const auto found = ends_.find({lane, i == 0 ? -1 : loops[i - 1]}); found != ends_.end())
-        return &found->second;
+        return &found->second.end;
     return nullptr;
   }
 

@@ -25,30 +25,42 @@ bool is_divided(const Index& index, Symbol symbol) {
   });
 }
 
-// What places along the loop are made of, with `divides` where they have quotients or remainders.
+// What places along a loop are made of.
 class Counter {
  public:
-  Counter(const tile::Program& program, const Instruction& loop)
-      : program_(program), loop_(loop), ranges_(tile::ranges_of(program)) {}
+  Counter(const tile::Program& program, Symbol symbol)
+      : program_(program), symbol_(symbol), ranges_(tile::ranges_of(program)) {}
 
-  // Gathers by 32-bit places take twice as many elements at once.
-  bool is_short() {
-    fits_ = kernel::range_of(loop_.end, ranges_).high <= std::numeric_limits<int32_t>::max();
-    tile::for_each(loop_.body, [&](const Instruction& one) {
-      if (one.kind == Kind::kIndex) look_at(one.index);
-      if (one.kind == Kind::kLoad || one.kind == Kind::kStore) look_at(tile::offset_of(program_, one.access));
-    });
-    return divides_ && fits_;
+  // Gathers by 32-bit places take twice as many elements at once, and so does what computes with such places.
+  bool is_short(const std::vector<LoopStep>& body, const Index& end) {
+    fits_ = kernel::range_of(end, ranges_).high <= std::numeric_limits<int32_t>::max();
+    look_at(body);
+    return (divides_ || computes_) && fits_;
   }
 
  private:
+  void look_at(const std::vector<LoopStep>& body) {
+    for (const LoopStep& step : body) {
+      look_at(step.body);
+      look_at(step.otherwise_body);
+      if (!step.instruction) continue;
+      const Instruction& one = *step.instruction;
+      if (one.kind == Kind::kIndex) {
+        look_at(one.index);
+        const bool is_narrow = program_.values[one.results[0]].type.dtype == DType::i32;
+        computes_ = computes_ || (is_narrow && kernel::uses(one.index, symbol_));
+      }
+      if (one.kind == Kind::kLoad || one.kind == Kind::kStore) look_at(tile::offset_of(program_, one.access));
+    }
+  }
+
   void look_at(const Index& index) {
-    divides_ = divides_ || is_divided(index, loop_.symbol);
+    divides_ = divides_ || is_divided(index, symbol_);
     Index along;  // the terms that hang on the loop
     for (const kernel::IndexTerm& term : index.terms) {
       Index one;
       one.terms = {term};
-      if (kernel::uses(one, loop_.symbol)) along = along + one;
+      if (kernel::uses(one, symbol_)) along = along + one;
     }
     const kernel::Interval range = kernel::range_of(along, ranges_);
     fits_ = fits_ && range.low >= std::numeric_limits<int32_t>::min() &&
@@ -56,9 +68,11 @@ class Counter {
   }
 
   const tile::Program& program_;
-  const Instruction& loop_;
+  const Symbol symbol_;
   std::vector<kernel::SymbolRange> ranges_;
-  bool divides_ = false, fits_ = true;
+  bool divides_ = false;   // are there quotients or remainders?
+  bool computes_ = false;  // are places values of 32 bits?
+  bool fits_ = true;
 };
 
 bool is_side_by_side(const tile::Program& program, const tile::Access& access, Symbol lane) {
@@ -97,9 +111,12 @@ void mark_loops(const tile::Program& program, std::vector<LoopStep>& steps) {
     if (step.instruction && step.instruction->kind == Kind::kFor) {
       step.simd = step.instruction->simd;
       step.shared = shared_together(*step.instruction);
-      step.is_short = step.instruction->simd && Counter(program, *step.instruction).is_short();
+      step.is_short = step.simd &&
+                      Counter(program, step.instruction->symbol).is_short(step.body, step.instruction->end);
     } else if (!step.instruction) {
       step.moves = moves(program, step);
+      step.is_short = step.simd && program.symbols[step.lane].simd &&
+                      Counter(program, step.lane).is_short(step.body, tile::width_of(program, step.lane));
     }
     mark_loops(program, step.body);
     mark_loops(program, step.otherwise_body);

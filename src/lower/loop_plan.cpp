@@ -36,8 +36,9 @@ void set_ends(const LaneEnds& ends, std::vector<tile::Symbol> loops, std::vector
     if (step.instruction) continue;
     for (size_t i = loops.size() + 1; i-- > 0 && !step.ends_early;)
       if (const auto found = ends.find({step.lane, i == 0 ? -1 : loops[i - 1]}); found != ends.end()) {
-        step.end = found->second;
+        step.end = found->second.end;
         step.ends_early = true;
+        step.whole_vectors = found->second.whole_vectors;
       }
   }
 }

@@ -18,10 +18,11 @@ struct LoopStep {
   tile::Symbol lane = -1;
   tile::Index end;  // of the loop, if not the lane's width
   bool ends_early = false;
+  bool whole_vectors = false;                   // the loop goes on from its end to whole vectors
   bool simd = false;                            // the loop's iterations may be done side by side
   bool moves = false;                           // the loop moves runs of memory as they are, each by one call
   int shared = 0;                               // a For: loops, this one first, that threads share together
-  bool is_short = false;                        // a For: its variable is counted in 32 bits
+  bool is_short = false;                        // the variable is counted in 32 bits
   std::vector<const tile::Instruction*> folds;  // they begin before this loop and are complete behind it
   std::vector<tile::Value> declared;            // variables and arrays that are declared before this step
   std::vector<LoopStep> body, otherwise_body;

@@ -49,7 +49,10 @@ class Finder {
         values_(kernel.exprs.size()) {
     for (const Expr& expr : kernel.exprs)
       if (expr.kind == ExprKind::kReduce)
-        for (kernel::Symbol axis : expr.axes) padded_[axis] = mapped.axes[axis].padded;
+        for (kernel::Symbol axis : expr.axes) {
+          padded_[axis] = mapped.axes[axis].padded;
+          is_simd_ = is_simd_ || (padded_[axis] && is_simd(mapped, axis));
+        }
   }
 
   void run() {
@@ -65,6 +68,11 @@ class Finder {
   std::vector<Known> values() { return std::move(values_); }
 
  private:
+  static bool is_simd(const Mapped& mapped, kernel::Symbol axis) {
+    const tile::Symbol lane = mapped.axes[axis].lane;
+    return lane >= 0 && mapped.program.symbols[lane].simd;
+  }
+
   // Only where it varies along every padded axis is a lane that any of them pads masked.
   bool is_masked_everywhere(size_t id) const {
     for (size_t axis = 0; axis < padded_.size(); ++axis)
@@ -119,7 +127,8 @@ class Finder {
   void choose(size_t id) {
     const DType dtype = kernel_.exprs[id].dtype;
     std::vector<double> candidates = {0.0, 1.0};
-    if (dtype != DType::i64)  // its limits are no doubles
+    // The limits of i64 are no doubles, and the exponential of −∞ costs a CPU several others.
+    if (dtype != DType::i64 && !is_simd_)
       for (ReduceOp reduce : {ReduceOp::kMax, ReduceOp::kMin}) {
         const kernel::Number identity = kernel::identity(reduce, dtype);
         candidates.push_back(kernel::is_real(dtype) ? identity.real : static_cast<double>(identity.whole));
@@ -140,6 +149,7 @@ class Finder {
   const kernel::Kernel& kernel_;
   const std::vector<std::vector<bool>> depends_;  // [expression][symbol]
   std::vector<bool> padded_;                      // [symbol]
+  bool is_simd_ = false;                          // is one of them what a CPU takes side by side?
   std::vector<Known> otherwise_, values_;
 };
 

@@ -212,6 +212,20 @@ Value Values::masked(const Expr& expr, Value operand, std::optional<double> beyo
                      name.empty() ? program_.values[operand].name : name);
 }
 
+// Half as many bits are chosen where the choice comes first.
+Value Values::masked_before_widening(const Expr& fold) {
+  ExprId operand = fold.operands[0];
+  const Expr& cast = kernel.exprs[operand];
+  const bool is_padded = std::any_of(fold.axes.begin(), fold.axes.end(),
+                                     [&](Axis axis) { return mapped.axes[axis].padded; });
+  const bool widens = is_padded && cast.kind == ExprKind::kOp && cast.op == ScalarOp::kCast &&
+                      cast.dtype == DType::f64 && kernel.exprs[cast.operands[0]].dtype == DType::f32 &&
+                      !is_known(operand);
+  if (widens) operand = cast.operands[0];
+  const Value inside = masked(fold, value_of(operand), padding_.value(operand));
+  return widens ? emission.op(ScalarOp::kCast, {inside}, cast.dtype, cast.name) : inside;
+}
+
 Value Values::fold_lanes(const Expr& expr, Value operand, const std::string& name) {
   Instruction fold;
   fold.kind = Kind::kFold;
@@ -390,7 +404,7 @@ Value Values::compute(ExprId id) {
     case ExprKind::kReduce: {
       KW_ASSERT(!folds_a_loop(expr), "a fold over a loop is used before it is known");
       if (is_compound(expr)) return compound_fold(expr);
-      return fold_lanes(expr, masked(expr, value_of(expr.operands[0]), padding_.value(expr.operands[0])),
+      return fold_lanes(expr, masked_before_widening(expr),
                         expr.name.empty() ? std::string(kernel::name_of(expr.reduce)) : expr.name);
     }
     case ExprKind::kDot: {

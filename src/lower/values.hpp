@@ -67,6 +67,8 @@ class Values {
   // known.
   tile::Value masked(const kernel::Expr& expr, tile::Value operand, std::optional<double> beyond,
                      const std::string& name = "");
+  // The operand of a fold over lanes, which may be wider than what is chosen.
+  tile::Value masked_before_widening(const kernel::Expr& fold);
   std::optional<double> beyond(kernel::ExprId operand) const { return padding_.value(operand); }
   // A simple fold of the operand over the axes of this one, with its identity beyond their ends; and of lanes as they
   // are.

@@ -247,6 +247,7 @@ inline KernelSchedule random_loops(Random& random, const Kernel& kernel) {
     const bool is_tile = is_folded || random.chance(0.3);
     one.mapping = is_tile ? Mapping::kTile : Mapping::kLoop;
     one.width = is_tile ? std::max<int64_t>(kernel.symbols[axis].range.high + 1, 1) : int64_t{1} << random.below(4);
+    if (is_tile && random.chance(0.3)) one.width = (one.width + 15) / 16 * 16;  // in whole vectors, if it has simd
     one.threads = !is_tile && random.chance(0.4);
     schedule.axes.push_back(one);
   }

@@ -133,13 +133,14 @@ TEST(LiftedKernels, FoldRowsOnACpu) {
   EXPECT_TRUE(has_form(rows, "  %y = reduce sum(%x) : f32\n"));
   EXPECT_TRUE(has_form(rows, "  %y = reduce moments.1(%x) : f32\n"));
   EXPECT_TRUE(has_form(rows, "  %y = reduce max_sum_exp.1(%x) : f32\n"));
-  EXPECT_FALSE(has_form(rows, "  %y = reduce arg_max(%x) : i64\n"));
+  EXPECT_TRUE(has_form(rows, "  %y = reduce arg_max(%x) : i64\n"));
+  EXPECT_TRUE(has_form(rows, "  %y = reduce any(%x) : b1\n"));
   EXPECT_TRUE(has_form(rows, "  %y = reduce sum(%x) : f32\n", "row + 1024*column"));  // columns side by side
   const std::string few = "  axis row = 1 parallel block 1\n  axis column = 1024 reduce block 1 looped vector\n";
   EXPECT_TRUE(has_form(few, "  %y = reduce sum(%x) : f32\n", "column"));
   const std::string short_rows =
       "  axis row = 1024 parallel block 1\n  axis column = 100 reduce block 1 looped vector\n";
-  EXPECT_FALSE(has_form(short_rows, "  %y = reduce sum(%x) : f32\n"));  // in whole vectors
+  EXPECT_TRUE(has_form(short_rows, "  %y = reduce sum(%x) : f32\n"));  // in whole vectors
 }
 
 TEST(LiftedKernels, CostOnACpuWhatTheirKernelsDo) {
@@ -152,7 +153,13 @@ TEST(LiftedKernels, CostOnACpuWhatTheirKernelsDo) {
     EXPECT_NEAR(after.memory_bytes / before.memory_bytes, 1.0, 0.01) << one.name;
     const bool deviates = std::string_view(one.name).ends_with("deviations");  // from a first element, loaded before
     const bool shares = std::string_view(one.name).starts_with("combined");    // what is the same for all columns
-    EXPECT_NEAR(after.seconds / before.seconds, 1.0, deviates ? 0.25 : shares ? 0.1 : 0.05) << one.name;
+    const bool walks_again = std::string_view(one.body).find("arg_max") != std::string_view::npos;  // for the place
+    EXPECT_NEAR(after.seconds / before.seconds, 1.0,
+                walks_again ? 0.45
+                : deviates  ? 0.25
+                : shares    ? 0.1
+                            : 0.05)
+        << one.name;
   }
 }
 

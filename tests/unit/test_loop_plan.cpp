@@ -248,7 +248,7 @@ std::string ends_of(const std::string& lines) {
   for (const auto& [place, end] : ended.ends)
     text += ended.program.symbols[place.first].name + ": " +
             kernel::print_index(
-                end, {[&](tile::Symbol symbol) { return ended.program.symbols[symbol].name; }, " / ", " % ", {}});
+                end.end, {[&](tile::Symbol symbol) { return ended.program.symbols[symbol].name; }, " / ", " % ", {}});
   return text;
 }
 

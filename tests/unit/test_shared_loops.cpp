@@ -149,6 +149,21 @@ TEST(RowsOfLoops, AreOverwrittenByWhatReadsThemLast) {
   EXPECT_FALSE(cpu::reads_before_it_writes(first, 0, 1));
 }
 
+// --- Short rows ---
+
+TEST(ShortRows, GoOnToWholeVectorsUnderTheirMasks) {
+  const std::string text = printed(
+      arranged("kernel k {\n  axis row = 8, column = 100\n  in x: f32[8, 100]\n  out y: f32[8]\n"
+               "  y[row] = sum(exp(x[row, column]); column)\n}",
+               R"({"row":{"loop":1,"threads":true},"column":{"tile":128,"simd":true}})"));
+  EXPECT_NE(text.find("constexpr int64_t column_end = whole_vectors(100);\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("for (int32_t column = 0; column < column_end; ++column) {\n"
+                      "      const bool column_inside = column < 100;\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("column_inside ? x[row * 100 + column] : 0.0f"), std::string::npos) << text;
+}
+
 TEST(MovedMemory, IsMovedByOneCall) {
   const std::string text = printed(
       arranged("kernel k {\n  axis row = 8, column = 1000\n  in x: f32[8, 3000]\n  out y: f32[8, 1000]\n"

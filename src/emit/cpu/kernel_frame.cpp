@@ -26,15 +26,13 @@ std::string signature(const Kernel& kernel, const std::vector<std::string>& buff
 }
 
 std::string constants(const Kernel& kernel, const LoopNest& nest, const AxisNames& axes, const BlocksByAxis& blocks,
-                      const std::string& lanes, const std::string& body) {
+                      const std::string& body) {
   std::string text;
   const auto add = [&](const std::string& name, const std::string& value) {
     text += fmt::format("  constexpr int64_t {} = {};\n", name, value);
   };
   for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
     if (mentions(body, axes.extents[axis])) add(axes.extents[axis], std::to_string(kernel.axes[axis].extent));
-  if (nest.whole_vectors)
-    add(lanes, fmt::format("({} + kMaskedLanes - 1) / kMaskedLanes * kMaskedLanes", axes.extents[nest.vector_axis]));
   for (const AxisBlock& block : nest.blocks) add(blocks.at(block.axis).size, std::to_string(block.size));
   if (nest.piece) add(blocks.at(nest.vector_axis).size, std::to_string(nest.piece));
   return text;

@@ -19,8 +19,8 @@ using BlocksByAxis = std::map<int, BlockNames>;
 
 std::string signature(const kernel_ir::Kernel& kernel, const std::vector<std::string>& buffers, bool takes_threads);
 
-// Those that `body` mentions. `lanes`: how far loops over whole vectors run.
+// Those that `body` mentions.
 std::string constants(const kernel_ir::Kernel& kernel, const LoopNest& nest, const AxisNames& axes,
-                      const BlocksByAxis& blocks, const std::string& lanes, const std::string& body);
+                      const BlocksByAxis& blocks, const std::string& body);
 
 }  // namespace kw::cpu

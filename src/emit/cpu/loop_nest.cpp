@@ -24,7 +24,7 @@ constexpr int64_t kCopyBytes = 1024, kCopyBlockBytes = 64 * 1024;  // a run wort
                                                                    // threads take turns
 constexpr int64_t kSideBySide = 8, kPiece = 512;  // of the scan's rows and of their elements: an array of both is 16 KB
 constexpr int64_t kMostColumns = 1024, kFewestColumns = 64;
-constexpr int64_t kShortRow = 512, kLanes = 16;
+constexpr int64_t kShortRow = 257, kLanes = 16;  // so few vectors are written out one by one
 constexpr int64_t kBlockBytes = 256 * 1024;  // what several passes over a block of columns should find in the L2 cache
 constexpr int64_t kKeptBytes = 64 * 1024;    // on a thread's stack, and in its caches
 constexpr int kWorthKeeping = 8;
@@ -412,11 +412,9 @@ class Planner {
     bool fits = length < kShortRow && length % kLanes != 0;
     for (size_t id = 0; id < expr_count(); ++id) {
       const Expr& expr = kernel_.exprs[id];
-      const bool of_position = expr.kind == ExprKind::kReduce &&
-                               (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin);
       const bool narrow = is_load(expr) && size_of(kernel_.buffers[expr.access.buffer].dtype) < 4 &&
                           nest_.axes[id][nest_.vector_axis];
-      fits = fits && !(nest_.needed[id] && (of_position || narrow));
+      fits = fits && !(nest_.needed[id] && narrow);
     }
     for (const Store& store : kernel_.stores) fits = fits && size_of(kernel_.buffers[store.access.buffer].dtype) >= 4;
     fits = fits && !ends_early();

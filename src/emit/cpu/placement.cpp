@@ -120,9 +120,7 @@ bool is_only_stored(const Kernel& kernel, const LoopNest& nest, ExprId id) {
   return std::none_of(nest.reduce_axes.begin(), nest.reduce_axes.end(), [&](int axis) { return axes[axis]; });
 }
 
-ExprId stop_of(const Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks, int axis) {
-  // Loops over whole vectors leave out the lanes beyond the end themselves.
-  if (nest.whole_vectors && axis == nest.vector_axis) return kNoExpr;
+ExprId stop_of(const Kernel& kernel, const std::vector<Sink>& sinks, int axis) {
   std::vector<ExprId> folds;
   for (const Sink& sink : sinks) {
     if (sink.kind != Sink::kFold) return kNoExpr;
@@ -151,18 +149,6 @@ Bounds range_within(const Kernel& kernel, const Guard& guard, int axis, const Ax
                                  : within(text, precedence::kMultiply) + " / " + std::to_string(step.coefficient);
   };
   return {first_from(guard.lower), first_from(guard.upper)};
-}
-
-Text flat_reduce_position(const Kernel& kernel, const AxisNames& names) {
-  Index index;
-  int64_t size = 1;
-  for (int axis = static_cast<int>(kernel.axes.size()) - 1; axis >= 0; --axis) {
-    const Axis& one = kernel.axes[axis];
-    if (one.kind != AxisKind::kReduce) continue;
-    if (one.extent > 1) index.terms.insert(index.terms.begin(), {axis, size, 1, 0});
-    size *= one.extent;
-  }
-  return index_text(kernel, index, names);
 }
 
 std::vector<Sink> column_values(const Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks,

@@ -56,8 +56,7 @@ std::vector<kernel_ir::Guard> common_guards(const kernel_ir::Kernel& kernel, con
 bool is_only_stored(const kernel_ir::Kernel& kernel, const LoopNest& nest, kernel_ir::ExprId id);
 
 // From which place on along `axis` no sink takes anything in (loop_stops.hpp).
-kernel_ir::ExprId stop_of(const kernel_ir::Kernel& kernel, const LoopNest& nest, const std::vector<Sink>& sinks,
-                          int axis);
+kernel_ir::ExprId stop_of(const kernel_ir::Kernel& kernel, const std::vector<Sink>& sinks, int axis);
 
 // The half-open range of `axis` within the guard, where the guard is a sum of it and of others; both texts empty where
 // it is not.
@@ -65,8 +64,5 @@ struct Bounds {
   std::string first, end;
 };
 Bounds range_within(const kernel_ir::Kernel& kernel, const kernel_ir::Guard& guard, int axis, const AxisNames& names);
-
-// The position among all that the reduce axes run over, in order.
-Text flat_reduce_position(const kernel_ir::Kernel& kernel, const AxisNames& names);
 
 }  // namespace kw::cpu

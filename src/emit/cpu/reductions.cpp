@@ -36,19 +36,16 @@ std::string identity_text(ReduceOp reduce, DType dtype) {
   switch (reduce) {
     case ReduceOp::kMax: return lowest(dtype);
     case ReduceOp::kMin: return highest(dtype);
-    case ReduceOp::kProd:
-    case ReduceOp::kAll: return "1";
+    case ReduceOp::kProd: return "1";
     default: return "0";
   }
 }
 
 bool reads_operand_twice(const Expr& reduce) {
-  return reduce.reduce == ReduceOp::kMax || reduce.reduce == ReduceOp::kMin || reduce.reduce == ReduceOp::kArgMax ||
-         reduce.reduce == ReduceOp::kArgMin;
+  return reduce.reduce == ReduceOp::kMax || reduce.reduce == ReduceOp::kMin;
 }
 
-Accumulator make_accumulator(const Expr& expr, DType operand, bool extended, const std::string& elements, bool columns,
-                             bool plain) {
+Accumulator make_accumulator(const Expr& expr, DType operand, bool extended, bool columns, bool plain) {
   Accumulator result;
   result.reduce = expr.reduce;
   switch (expr.reduce) {
@@ -70,19 +67,6 @@ Accumulator make_accumulator(const Expr& expr, DType operand, bool extended, con
       result.holds_result = dtype == expr.dtype;
       return result;
     }
-    case ReduceOp::kAny:
-    case ReduceOp::kAll:
-      result.type = "int";
-      result.clause = expr.reduce == ReduceOp::kAny ? "|" : "&";
-      result.start = expr.reduce == ReduceOp::kAny ? "0" : "1";
-      return result;
-    case ReduceOp::kArgMax:
-    case ReduceOp::kArgMin:
-      result.type = "int64_t";
-      result.clause = "min";
-      result.start = elements;
-      result.holds_result = expr.dtype == DType::i64;
-      return result;
     default: break;
   }
   KW_ASSERT(false, "a compound reduction reached the printer");
@@ -97,9 +81,9 @@ std::vector<std::string> Accumulator::definition(const std::string& columns) con
   return lines;
 }
 
-std::vector<std::string> Accumulator::fold(const std::vector<Text>& operands, DType from, HelperSet& helpers) const {
+std::vector<std::string> Accumulator::fold(const Text& operand, DType from, HelperSet& helpers) const {
   const DType dtype = compared_dtype(from);
-  const Text value = cast_text(operands[0], from, dtype, helpers);
+  const Text value = cast_text(operand, from, dtype, helpers);
   switch (reduce) {
     case ReduceOp::kSum: return {element + " += " + value.text + ";"};
     case ReduceOp::kProd: return {element + " *= " + value.text + ";"};
@@ -118,18 +102,9 @@ std::vector<std::string> Accumulator::fold(const std::vector<Text>& operands, DT
       if (!tracks_nan) return {fold};
       return {fold, nan_flag + " |= " + compared + " != " + compared + ";"};
     }
-    case ReduceOp::kAny:
-      return {element + " |= " + within(cast_text(operands[0], from, DType::b1, helpers), kChoice) + ";"};
-    case ReduceOp::kAll:
-      return {element + " &= " + within(cast_text(operands[0], from, DType::b1, helpers), kChoice) + ";"};
     default: break;
   }
-  const std::string compared = within(value, kEquality + 1);
-  const std::string extreme = within(cast_text(operands[1], from, dtype, helpers), kEquality + 1);
-  const std::string is_nan = is_floating(dtype) ? " || " + compared + " != " + compared : "";
-  const std::string position = within(operands[2], kRelation + 1);
-  return {element + " = " + compared + " == " + extreme + is_nan + " ? (" + position + " < " + element + " ? " +
-          position + " : " + element + ") : " + element + ";"};
+  KW_ASSERT(false, "a compound reduction reached the printer");
 }
 
 Text Accumulator::result_text(const Text& stored, DType dtype, HelperSet& helpers) const {
@@ -139,10 +114,6 @@ Text Accumulator::result_text(const Text& stored, DType dtype, HelperSet& helper
     case ReduceOp::kProd:
       if (type == "long double") return {"static_cast<double>(" + stored.text + ")", kPrimary};
       return cast_text(stored, DType::f64, dtype, helpers);
-    case ReduceOp::kAny:
-    case ReduceOp::kAll: return cast_text({stored.text + " != 0", kEquality}, DType::b1, dtype, helpers);
-    case ReduceOp::kArgMax:
-    case ReduceOp::kArgMin: return cast_text(stored, DType::i64, dtype, helpers);
     default: return cast_text(stored, DType::f32, dtype, helpers);
   }
 }

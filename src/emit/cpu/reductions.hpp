@@ -1,5 +1,5 @@
 // How one simple reduction is accumulated: its start, how a value is folded in, and how the result is read.
-// Compound reductions are gone by then (simplify.hpp); arg_max has the operands (value, extreme).
+// Compound reductions are gone by then (simplify.hpp).
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ struct Accumulator {
   // The variable with its start: one, or an array of `columns` (C++ text).
   std::vector<std::string> definition(const std::string& columns) const;
 
-  // Statements that fold operands, of dtype `from`, into `element`. For arg_max the last operand is the position.
-  std::vector<std::string> fold(const std::vector<Text>& operands, DType from, HelperSet& helpers) const;
+  // Statements that fold an operand, of dtype `from`, into `element`.
+  std::vector<std::string> fold(const Text& operand, DType from, HelperSet& helpers) const;
 
   // `stored`, the accumulated value, as `dtype`.
   Text result_text(const Text& stored, DType dtype, HelperSet& helpers) const;
@@ -33,10 +33,9 @@ struct Accumulator {
 std::vector<std::string> reduction_clauses(const std::vector<const Accumulator*>& accumulators,
                                            const std::string& section);
 
-// `extended`: a sum of f64 data. `plain`: of few elements, added in the result's own precision. `elements`: C++ text of
-// how many values one reduction folds.
-Accumulator make_accumulator(const kernel_ir::Expr& reduce, DType operand, bool extended, const std::string& elements,
-                             bool columns, bool plain = false);
+// `extended`: a sum of f64 data. `plain`: of few elements, added in the result's own precision.
+Accumulator make_accumulator(const kernel_ir::Expr& reduce, DType operand, bool extended, bool columns,
+                             bool plain = false);
 
 // What changes nothing when a simple reduction folds it in.
 std::string identity_text(kernel_ir::ReduceOp reduce, DType dtype);

@@ -1,11 +1,13 @@
 // Scalar operations whose rules are PyTorch's, not C++'s. Text, cut at the `//@` markers like vector_math.h.
 //@ whole_vectors
-// Loops over short rows run to a multiple of this where the processor can leave out the lanes beyond the end.
+// Loops over short rows run to whole vectors where the processor can leave out the lanes beyond the end.
+constexpr int64_t whole_vectors(int64_t elements) {
 #if defined(__AVX512F__)
-constexpr int64_t kMaskedLanes = 16;
+  return (elements + 15) / 16 * 16;
 #else
-constexpr int64_t kMaskedLanes = 1;
+  return elements;
 #endif
+}
 //@ maximum : inline
 // NaN wins.
 template <typename T>

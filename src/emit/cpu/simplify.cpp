@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <set>
 
 namespace kw::cpu {
@@ -285,18 +286,17 @@ class Expander {
   }
 
   ExprId expand(const Expr& expr) {
-    if (!expr.access.guards.empty()) return intern(expr);
     const ExprId x = expr.operands[0];
+    if (expr.reduce == ReduceOp::kAny || expr.reduce == ReduceOp::kAll) return any_or_all(expr);
+    if (!expr.access.guards.empty()) return intern(expr);
     const bool from_f64 = dtype(x) == DType::f64;
     switch (expr.reduce) {
       case ReduceOp::kSum:
         return reduce(ReduceOp::kSum, expr.dtype, expr.operands, expr.name, from_f64 && !result_.short_folds);
       case ReduceOp::kMax: return extreme(ReduceOp::kMax, expr.dtype, x, expr.name);
       case ReduceOp::kMin: return extreme(ReduceOp::kMin, expr.dtype, x, expr.name);
-      case ReduceOp::kArgMax:
-        return reduce(ReduceOp::kArgMax, expr.dtype, {x, extreme(ReduceOp::kMax, dtype(x), x, "")}, expr.name);
-      case ReduceOp::kArgMin:
-        return reduce(ReduceOp::kArgMin, expr.dtype, {x, extreme(ReduceOp::kMin, dtype(x), x, "")}, expr.name);
+      case ReduceOp::kArgMax: return place_of(extreme(ReduceOp::kMax, dtype(x), x, ""), expr);
+      case ReduceOp::kArgMin: return place_of(extreme(ReduceOp::kMin, dtype(x), x, ""), expr);
       case ReduceOp::kMaxSumExp: return max_sum_exp(expr);
       case ReduceOp::kCombineMaxSumExp: return combine_max_sum_exp(expr);
       case ReduceOp::kMoments: return moments(expr);
@@ -306,8 +306,64 @@ class Expander {
   }
 
   ExprId extreme(ReduceOp op, DType dtype, ExprId x, const std::string& name) {
-    if (dtype == DType::b1) op = op == ReduceOp::kMax ? ReduceOp::kAny : ReduceOp::kAll;
-    return reduce(op, dtype, {x}, name);
+    if (dtype != DType::b1) return reduce(op, dtype, {x}, name);
+    Expr fold;
+    fold.reduce = op == ReduceOp::kMax ? ReduceOp::kAny : ReduceOp::kAll;
+    fold.dtype = dtype;
+    fold.operands = {x};
+    fold.name = name;
+    return any_or_all(fold);
+  }
+
+  // Any is the largest of 0 and 1, all the smallest. Of nothing, any does not hold and all does.
+  ExprId any_or_all(const Expr& expr) {
+    const ExprId x = expr.operands[0];
+    const ExprId holds = dtype(x) == DType::b1 ? x : op(ScalarOp::kNotEqual, DType::b1, {x, whole(0, dtype(x))});
+    Expr fold;
+    fold.kind = ExprKind::kReduce;
+    fold.reduce = expr.reduce == ReduceOp::kAny ? ReduceOp::kMax : ReduceOp::kMin;
+    fold.dtype = DType::i32;
+    fold.name = expr.reduce == ReduceOp::kAny ? "any_holds" : "all_hold";
+    fold.operands = {cast(holds, DType::i32)};
+    fold.access.guards = expr.access.guards;
+    const ExprId extreme = intern(std::move(fold));
+    return cast(op(ScalarOp::kGreater, DType::b1, {extreme, whole(0, DType::i32)}, expr.name), expr.dtype);
+  }
+
+  // The first place where the extreme stands, or NaN.
+  ExprId place_of(ExprId extreme, const Expr& expr) {
+    const ExprId x = expr.operands[0];
+    ExprId is_there = op(ScalarOp::kEqual, DType::b1, {x, extreme});
+    if (is_floating(dtype(x)))
+      is_there = op(ScalarOp::kLogicalOr, DType::b1, {is_there, op(ScalarOp::kNotEqual, DType::b1, {x, x})});
+    const DType narrow = reduced_elements_ <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
+    const ExprId chosen = op(ScalarOp::kSelect, narrow,
+                             {is_there, folded_place(narrow), whole(reduced_elements_, narrow)});
+    const std::string name = expr.name.empty() ? "place" : expr.name;
+    return cast(reduce(ReduceOp::kMin, narrow, {chosen}, name), expr.dtype);
+  }
+
+  // The place of an element among all that are folded.
+  ExprId folded_place(DType dtype) {
+    Expr place;
+    place.kind = ExprKind::kIndex;
+    place.dtype = dtype;
+    int64_t size = 1;
+    for (int axis = static_cast<int>(source_.axes.size()); axis-- > 0;) {
+      const Axis& one = source_.axes[axis];
+      if (one.kind != AxisKind::kReduce) continue;
+      if (one.extent > 1) place.access.index.terms.insert(place.access.index.terms.begin(), {axis, size, 1, 0});
+      size *= one.extent;
+    }
+    return intern(std::move(place));
+  }
+
+  ExprId whole(int64_t number, DType dtype) {
+    Expr expr;
+    expr.dtype = dtype;
+    expr.number = static_cast<double>(number);
+    expr.integer = number;
+    return intern(std::move(expr));
   }
 
   ExprId max_sum_exp(const Expr& expr) {

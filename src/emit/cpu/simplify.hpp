@@ -7,7 +7,8 @@
 //   - compound reductions become simple ones over expressions that other parts of the kernel can share:
 //       max_sum_exp(x)  →  m = max(x),  Σ e^(x − m)          (softmax's own e^(x − m) is then computed once)
 //       moments(x)      →  Σ d,  Σ d²  with d = x − x[0]       in double precision, one pass; two passes for f64
-//       arg_max(x)      →  m = max(x),  the first position where x = m or x is NaN: a Reduce with the operands (x, m)
+//       arg_max(x)      →  m = max(x),  the least of the places where x = m or x is NaN
+//       any(x)          →  max of 0 and 1
 //   - 16- and 8-bit floats that are only moved and chosen are not widened for it;
 //   - equal expressions become one.
 #pragma once

@@ -38,7 +38,6 @@ class KernelPrinter {
   // The function's statements. `buffers` becomes the buffers' names in it.
   std::string print(std::vector<std::string>& buffers) {
     name_everything();
-    if (nest_.whole_vectors) helpers_.insert("whole_vectors");
     writer_.indent();
     open_programs();
     starts_.print(buffers_, axes_, names_, writer_);
@@ -49,7 +48,7 @@ class KernelPrinter {
                  withheld_);
     writer_.close_all();
     buffers = buffers_;
-    return constants(kernel_, nest_, axes_, blocks_, lanes_, writer_.text()) + writer_.text();
+    return constants(kernel_, nest_, axes_, blocks_, writer_.text()) + writer_.text();
   }
 
  private:
@@ -68,7 +67,6 @@ class KernelPrinter {
     };
     for (const AxisBlock& block : nest_.blocks) name_block(block.axis, "Block");
     if (nest_.piece) name_block(nest_.vector_axis, "Piece");
-    if (nest_.whole_vectors) lanes_ = names_.fresh(constant_name(kernel_.axes[nest_.vector_axis].name, "Lanes"));
     expr_names_.resize(kernel_.exprs.size());
   }
 
@@ -111,19 +109,7 @@ class KernelPrinter {
   }
 
   std::string first_of(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).first : "0"; }
-  std::string end_of(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).end : padded_extent(axis); }
-  const std::string& padded_extent(int axis) const {
-    return axis == nest_.vector_axis && nest_.whole_vectors ? lanes_ : axes_.extents[axis];
-  }
-
-  // Whether the lane has an element, in loops over whole vectors.
-  std::string lane_guard() const {
-    if (!in_whole_vectors_) return "";
-    return axes_.variables[nest_.vector_axis] + " < " + axes_.extents[nest_.vector_axis];
-  }
-  static std::string both(const std::string& a, const std::string& b) {
-    return a.empty() || b.empty() ? a + b : a + " && " + b;
-  }
+  std::string end_of(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).end : axes_.extents[axis]; }
 
   void open_loop(int axis, const Bounds& bounds = {}) {
     const bool whole = bounds.first.empty();
@@ -222,7 +208,7 @@ class KernelPrinter {
     Text index{"", kPrimary};
     for (int axis : dimensions_of(id)) {
       const bool column = axis == nest_.vector_axis && nest_.form == LoopForm::kColumns;
-      const std::string size = column ? column_count() : padded_extent(axis);
+      const std::string size = column ? column_count() : axes_.extents[axis];
       const std::string position = column ? column_position() : axes_.variables[axis];
       index = index.text.empty() ? Text{position, kPrimary}
                                  : Text{within(index, kAdd + 1) + " * " + size + " + " + position, kAdd};
@@ -365,18 +351,11 @@ class KernelPrinter {
 
   // --- Reductions ---
 
-  std::string reduced_elements() const {
-    std::vector<std::string> extents;
-    for (int axis : nest_.reduce_axes) extents.push_back(axes_.extents[axis]);
-    return extents.empty() ? "1" : join(extents, " * ");
-  }
-
   Accumulator declare(ExprId id) {
     const Expr& expr = kernel_.exprs[id];
     const bool columns = nest_.form == LoopForm::kColumns;
     Accumulator accumulator = make_accumulator(expr, kernel_.exprs[expr.operands[0]].dtype,
-                                               simplified_.extended_sum[id], reduced_elements(), columns,
-                                               simplified_.short_folds);
+                                               simplified_.extended_sum[id], columns, simplified_.short_folds);
     accumulator.variable = accumulator.holds_result ? name_of(id) : names_.fresh("wide_" + name_of(id));
     if (accumulator.tracks_nan) accumulator.nan_flag = names_.fresh(accumulator.variable + "_is_nan");
     accumulator.element = columns ? accumulator.variable + "[" + column_position() + "]" : accumulator.variable;
@@ -441,12 +420,11 @@ class KernelPrinter {
         Bounds bounds = axis == nest_.vector_axis
                             ? guards_.bounds_within(guards, loops, depth, {first_of(axis), end_of(axis)}, axes_)
                             : Bounds{};
-        if (const ExprId stop = stop_of(kernel_, nest_, sinks, axis);
+        if (const ExprId stop = stop_of(kernel_, sinks, axis);
             stop != kNoExpr && available_.count(stop) && !column_values_.count(stop))
           bounds = {"0", value(stop).text};
         print_pragma(loops, depth, deepest, sinks);
         open_loop(loops[depth - 1], bounds);
-        in_whole_vectors_ = nest_.whole_vectors && axis == nest_.vector_axis;
         if (axis != nest_.vector_axis) guards_.skip_outside(guards, loops, depth, axes_);
       }
       for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
@@ -474,7 +452,6 @@ class KernelPrinter {
       scopes_.pop_back();
     }
     guards_.clear();
-    in_whole_vectors_ = false;
     ++touches_.nest;
     for (const Sink& sink : sinks)
       if (sink.kind == Sink::kKeep)
@@ -487,7 +464,7 @@ class KernelPrinter {
   // What a fold takes in: outside its guards, what changes nothing.
   Text counted(const Expr& fold, ExprId operand) {
     const Text text = value(operand);
-    const std::string guard = both(lane_guard(), guards_.remaining(fold.access.guards, axes_));
+    const std::string guard = guards_.remaining(fold.access.guards, axes_);
     if (guard.empty()) return text;
     return {guard + " ? " + within(text, kOr) + " : " + identity_text(fold.reduce, kernel_.exprs[operand].dtype),
             kChoice};
@@ -551,26 +528,15 @@ class KernelPrinter {
   }
 
   void print_sink(const Sink& sink) {
-    const auto operand = [&](size_t i) { return counted(kernel_.exprs[sink.id], kernel_.exprs[sink.id].operands[i]); };
     switch (sink.kind) {
       case Sink::kStore: print_store(kernel_.stores[sink.id]); break;
       case Sink::kKeep: writer_.line(kept_.at(sink.id) + " = " + value(sink.id).text + ";"); break;
       case Sink::kColumnValue: break;  // print_local has assigned it
       case Sink::kFold: {
         const Expr& expr = kernel_.exprs[sink.id];
-        std::vector<Text> operands;
-        for (size_t i = 0; i < expr.operands.size(); ++i) operands.push_back(operand(i));
-        if (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin)
-          operands.push_back(flat_reduce_position(kernel_, axes_));
-        if (in_whole_vectors_ && reads_operand_twice(expr)) {
-          const std::string counted = names_.fresh("counted");
-          writer_.line(fmt::format("const {} {} = {};", value_type(kernel_.exprs[expr.operands[0]].dtype), counted,
-                                   operands[0].text));
-          operands[0] = {counted, kPrimary};
-        }
-        for (const std::string& line :
-             accumulators_.at(sink.id).fold(operands, kernel_.exprs[expr.operands[0]].dtype, helpers_))
-          writer_.line(line);
+        const Text operand = counted(expr, expr.operands[0]);
+        const DType dtype = kernel_.exprs[expr.operands[0]].dtype;
+        for (const std::string& line : accumulators_.at(sink.id).fold(operand, dtype, helpers_)) writer_.line(line);
       }
     }
   }
@@ -584,7 +550,7 @@ class KernelPrinter {
     const Text stored = cast_text(value(store.value), kernel_.exprs[store.value].dtype,
                                   kernel_.buffers[access.buffer].dtype, helpers_);
     const std::string line = element_of(access) + " = " + stored.text + ";";
-    const std::string guard = both(lane_guard(), guards_.remaining(access.guards, axes_));
+    const std::string guard = guards_.remaining(access.guards, axes_);
     writer_.line(guard.empty() ? line : "if (" + guard + ") " + line);
   }
 
@@ -611,9 +577,7 @@ class KernelPrinter {
     const Access& access = expr.access;
     touches_.reads[access.buffer].insert(touches_.nest);
     const DType dtype = kernel_.buffers[access.buffer].dtype;
-    const bool varies = expr.kind == ExprKind::kGather ||
-                        (nest_.vector_axis >= 0 && axes_of_access(kernel_, access)[nest_.vector_axis]);
-    std::string guard = both(varies ? lane_guard() : "", guards_.remaining(access.guards, axes_));
+    std::string guard = guards_.remaining(access.guards, axes_);
     std::optional<Text> offset;
     if (expr.kind == ExprKind::kGather) {
       offset = value(expr.operands[0]);
@@ -643,8 +607,6 @@ class KernelPrinter {
   std::map<ExprId, Accumulator> accumulators_;
   std::map<ExprId, std::vector<Carry>> carries_;  // by the first of a scan's siblings
   std::vector<std::vector<ExprId>> scopes_;
-  std::string lanes_;  // the constant up to which loops over whole vectors run
-  bool in_whole_vectors_ = false;
   GuardScope guards_{kernel_, writer_, names_};
   ScatterPrinter scatters_{kernel_, buffers_, axes_, writer_, names_, helpers_};
   std::vector<Sink> withheld_;  // stores outside the loops that come last

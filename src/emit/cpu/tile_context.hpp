@@ -33,20 +33,25 @@ struct TileContext {
       if (one == lane) return true;
     return false;
   }
+  bool is_short(tile::Symbol lane) const { return short_open.count(lane) != 0; }
   void open_loop(tile::Symbol lane) { open_loop(lane, std::to_string(text.width(lane))); }
-  void open_loop(tile::Symbol lane, const std::string& end) {
+  void open_loop(tile::Symbol lane, const std::string& end, bool is_short = false) {
     const std::string& name = text.symbol(lane);
-    out.open("for (int64_t " + name + " = 0; " + name + " < " + end + "; ++" + name + ")");
+    out.open((is_short ? "for (int32_t " : "for (int64_t ") + name + " = 0; " + name + " < " + end + "; ++" + name +
+             ")");
     open.push_back(lane);
+    if (is_short) short_open.insert(lane);
   }
   void close_loop() {
     out.close();
+    short_open.erase(open.back());
     open.pop_back();
   }
 
   TileText text;
   CodeWriter out;
-  std::vector<tile::Symbol> open;  // lanes of the loops around
+  std::vector<tile::Symbol> open;     // lanes of the loops around
+  std::set<tile::Symbol> short_open;  // of these, what is counted in 32 bits
   std::map<tile::Value, Text> written;
   std::map<tile::Value, RunningFold> running;
 };

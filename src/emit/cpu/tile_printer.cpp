@@ -9,6 +9,7 @@
 #include "emit/cpu/tile_accesses.hpp"
 #include "emit/cpu/tile_context.hpp"
 #include "lower/loop_tree.hpp"
+#include "lower/operation_cost.hpp"
 #include "support/text.hpp"
 
 namespace kw::cpu {
@@ -24,6 +25,7 @@ using tile::SymbolKind;
 using tile::Value;
 
 // Longer results of a single use get a line of their own, and so do operands where an expression gets long.
+constexpr int kFunctionCost = 8;  // instructions of what is worth no second branch
 constexpr size_t kLongestInline = 60, kLongestExpression = 90, kShortestNamed = 16;
 
 class TilePrinter {
@@ -230,7 +232,7 @@ class TilePrinter {
     const std::string end = end_of(loop);
     name_ends(loop.body, loop.lane);
     if (loop.simd) at_.out.line("#pragma omp simd" + reduction_clauses(at_, loop));
-    at_.open_loop(loop.lane, end);
+    at_.open_loop(loop.lane, end, loop.is_short);
     print_block(loop.body);
     at_.close_loop();
     for (const Instruction* fold : loop.folds) end_fold(at_, *fold);
@@ -259,6 +261,10 @@ class TilePrinter {
   std::string end_of(const LoopStep& loop) {
     const int64_t width = at_.text.width(loop.lane);
     if (!loop.ends_early) return std::to_string(width);
+    if (loop.whole_vectors) {
+      at_.text.helpers().insert("whole_vectors");
+      return named_end(loop.lane, "constexpr", "whole_vectors(" + at_.text.index(loop.end).text + ")");
+    }
     if (const auto number = kernel::as_constant(loop.end)) return std::to_string(std::min(*number, width));
     // g++ does two iterations of a loop around at once only where the length is a difference of ends.
     const tile::Index start = tile::Index(loop.end.constant) - loop.end;
@@ -267,10 +273,14 @@ class TilePrinter {
                                  ? fmt::format("std::min<int64_t>({0} + {1}, {2}) - {0}", at_.text.index(start).text,
                                                width, loop.end.constant)
                                  : fmt::format("std::min<int64_t>({}, {})", width, at_.text.index(loop.end).text);
+    return named_end(loop.lane, "const", text);
+  }
+
+  const std::string& named_end(Symbol lane, const char* constant, const std::string& text) {
     std::string& name = ends_[text];
     if (name.empty()) {
-      name = at_.text.fresh(at_.text.symbol(loop.lane) + "_end");
-      at_.out.line(fmt::format("const int64_t {} = {};", name, text));
+      name = at_.text.fresh(at_.text.symbol(lane) + "_end");
+      at_.out.line(fmt::format("{} int64_t {} = {};", constant, name, text));
     }
     return name;
   }
@@ -307,7 +317,7 @@ class TilePrinter {
                          std::any_of(one.operands.begin(), one.operands.end(),
                                      [&](Value of) { return holds_load_[of] && at_.written.count(of) != 0; });
     may_inline = may_inline && uses_[value] == 1 && here_.count(users_[value]) && text.text.size() <= kLongestInline;
-    if (may_inline && !reads_shared_array(one)) {
+    if (may_inline && !reads_shared_array(one) && !is_chosen_function(one)) {
       at_.written[value] = text;
       if (holds_load_[value]) unread_.push_back(value);
       return;
@@ -319,6 +329,13 @@ class TilePrinter {
   void define_loads() {
     for (Value value : std::exchange(unread_, {}))
       if (at_.written.count(value) != 0) define(value, Text(at_.written[value]));
+  }
+
+  // In a tile, what takes many instructions is not computed under a condition: all lanes would wait for branches.
+  bool is_chosen_function(const Instruction& one) const {
+    const Instruction& user = *users_[one.results[0]];
+    return one.kind == Kind::kOp && lower::cost_of(one.op) >= kFunctionCost && user.kind == Kind::kOp &&
+           user.op == ScalarOp::kSelect && !at_.text.type(one.results[0]).lanes.empty();
   }
 
   // Such an array may be overwritten before the use.
@@ -338,6 +355,8 @@ class TilePrinter {
     const Text text = at_.text.index(one.index);
     const bool narrow = at_.text.type(value).dtype == DType::i32;
     if (only_compared_.count(value)) return;
+    const auto variable = kernel::as_symbol(one.index);
+    if (narrow && variable && at_.is_short(*variable)) return void(at_.written[value] = text);
     give(one, narrow ? cast_text(text, DType::i64, DType::i32, at_.text.helpers()) : text);
   }
 

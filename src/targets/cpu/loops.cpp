@@ -1,6 +1,7 @@
 // Pointwise groups, part by part (emit/cpu/parts.hpp), and reductions: every part is loops over its axes. Threads share
 // the outer ones, SIMD runs along the one that suits the accesses; transposed operands are walked in square tiles, and
-// what is folded, which is a tile, as often as its folds wait for each other: row by row, or a block of columns at once.
+// what is folded, which is a tile, as often as its folds wait for each other: row by row, or a block of columns at
+// once.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -25,6 +26,7 @@ using kernel_ir::Kernel;
 namespace {
 
 constexpr int64_t kLongestRow = 1 << 18;  // elements of a row
+constexpr int64_t kLanes = 16;            // of whole vectors
 
 // Does a choice, or a mask, hang on where in the tensor an element stands? A short loop that is written out leaves the
 // one around it to be vectorised, which g++ 12 does wrongly for AVX-512 where a choice hangs on that one's rows: some
@@ -145,6 +147,7 @@ class PartsDraft {
     const bool folds = part.simplified.kernel.axes[axis].kind == kernel_ir::AxisKind::kReduce;
     if (folds || (block == 0 && ((is_vector && is_tiled) || axis == nest.tiled_axis)))
       how = {.mapping = lower::Mapping::kTile, .width = extent};
+    if (is_vector && nest.whole_vectors) how.width = (extent + kLanes - 1) / kLanes * kLanes;
     how.threads = is_shared(nest, axis);
     how.simd = is_vector && !nest.copies;
     if (how.simd && !how.threads && how.width == 1 && extent < kShort && !chooses(part.simplified.kernel, nest)) {
@@ -220,7 +223,7 @@ bool folds_elements(const Kernel& kernel) {
   const LoopNest& nest = part.nest;
   int64_t points = 1;
   for (const int axis : nest.reduce_axes) points *= simple.axes[axis].extent;
-  if (nest.form == LoopForm::kScanRows || nest.threading == Threading::kReduction || nest.whole_vectors ||
+  if (nest.form == LoopForm::kScanRows || nest.threading == Threading::kReduction || part.simplified.short_folds ||
       nest.vector_axis < 0 || points > kLongestRow || kernel.loops.keep != 0)
     return false;
   const std::vector<std::vector<bool>> axes = kernel_ir::axes_of_exprs(simple);
@@ -258,7 +261,7 @@ bool has_tile_form(const Kernel& kernel) {
 }
 
 ScheduledTiles as_tiles(LoweredGroup group) {
-  name_axes(group.kernel);
+  if (!group.windowed) name_axes(group.kernel);
   const std::vector<Part> parts = parts_of(group.kernel);
   return PartsDraft(std::move(group)).run(parts);
 }

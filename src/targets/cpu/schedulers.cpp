@@ -61,13 +61,16 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   return result;
 }
 
-// Tile programs, where they have that form.
-ScheduledGroup lower_elements(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
-  group = prepared(std::move(group), parameters);
+// A tile program, where it has that form.
+ScheduledGroup scheduled(LoweredGroup group) {
   ScheduledGroup result;
   if (has_tile_form(group.kernel)) result.tiles.push_back(as_tiles(std::move(group)));
   else result.kernels.push_back(as_scheduled(std::move(group)));
   return result;
+}
+
+ScheduledGroup lower_elements(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  return scheduled(prepared(std::move(group), parameters));
 }
 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription&) {
@@ -129,12 +132,13 @@ std::vector<ParameterRange> space_of_windows(const LoweredGroup& group, const De
   return ranges;
 }
 
-ScheduledGroup lower_windows(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
-  ScheduledGroup result = lower(std::move(group), parameters, device);
-  Kernel& kernel = result.kernels.back().kernel;
-  const bool across = parameters.contains("across") ? parameters.at("across") != 0 : runs_across(kernel);
-  for (auto& axis : kernel.axes) axis.unrolled = across && axis.kind == AxisKind::kReduce;
-  name_windows(kernel);
+ScheduledGroup lower_windows(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  group = prepared(std::move(group), parameters);
+  const bool across = parameters.contains("across") ? parameters.at("across") != 0 : runs_across(group.kernel);
+  for (auto& axis : group.kernel.axes) axis.unrolled = across && axis.kind == AxisKind::kReduce;
+  name_windows(group.kernel);
+  ScheduledGroup result = scheduled(std::move(group));
+  for (ScheduledKernel& one : result.kernels) name_windows(one.kernel);
   return result;
 }
 
