@@ -13,8 +13,7 @@ using namespace kernel_ir;
 namespace {
 
 constexpr MemoryRules kMemory{.in_blocks = false, .line_bytes = 64, .lost_bytes = 0};
-constexpr double kNearBytes = 32 << 10;  // of the nearest cache
-constexpr double kScattered = 2;         // instructions for an element of an access that SIMD cannot take side by side
+constexpr double kScattered = 2;  // instructions for an element of an access that SIMD cannot take side by side
 constexpr double kCarryCycles = 4;
 
 class LoopsEstimation {

@@ -10,6 +10,7 @@ constexpr double kSynchroniseSeconds = 4e-6;    // where it was not measured
 constexpr double kCacheOverMemory = 4;          // in bytes a second, where it was not measured
 constexpr double kOneCoreShare = 0.6;           // of the memory's bandwidth, that a single core can ask for
 constexpr double kProgramCycles = 20;           // of an iteration of the loops around what SIMD runs along
+constexpr double kNearBytes = 32 << 10;         // of the nearest cache
 constexpr double kFoldCycles = 40;              // in which a fold's lanes meet
 
 KernelEstimate estimate_of(const kernel_ir::Kernel& kernel, const DeviceDescription& device);

@@ -19,9 +19,8 @@ using tile::Kind;
 using tile::Symbol;
 
 constexpr double kLineBytes = 64;
-constexpr double kShareOfCache = 0.8;    // that data can count on
-constexpr double kNearBytes = 32 << 10;  // of the nearest cache
-constexpr double kMostReadAgain = 8;     // times the largest operand
+constexpr double kShareOfCache = 0.8;  // that data can count on
+constexpr double kMostReadAgain = 8;   // times the largest operand
 
 double number(int64_t value) { return static_cast<double>(value); }
 
