@@ -251,7 +251,9 @@ inline KernelSchedule random_loops(Random& random, const Kernel& kernel) {
     one.threads = !is_tile && random.chance(0.4);
     schedule.axes.push_back(one);
   }
-  schedule.axes[static_cast<size_t>(random.below(static_cast<int64_t>(axes.size())))].simd = true;
+  const size_t simd = static_cast<size_t>(random.below(static_cast<int64_t>(axes.size())));
+  schedule.axes[simd].simd = true;
+  for (size_t inner = simd + 1; inner < axes.size(); ++inner) schedule.axes[inner].threads = false;
   return schedule;
 }
 
