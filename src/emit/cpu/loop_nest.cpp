@@ -387,7 +387,7 @@ class Planner {
     return times;
   }
 
-  // Gathers by 32-bit positions take twice as many elements at once.
+  // Gathers by 32-bit positions take twice as many elements at once, and so does what computes with such positions.
   void choose_counter() {
     if (nest_.vector_axis < 0) return;
     bool divides = false, fits = extent(nest_.vector_axis) <= INT32_MAX;
@@ -398,8 +398,12 @@ class Planner {
         fits = fits && std::abs(term.coefficient) <= INT32_MAX / extent(nest_.vector_axis);
       }
     };
-    for (const Expr& expr : kernel_.exprs)
+    for (const Expr& expr : kernel_.exprs) {
       if (is_load(expr) || expr.kind == ExprKind::kIndex) look_at(expr.access.index);
+      const auto is_along = [&](const IndexTerm& term) { return term.axis == nest_.vector_axis; };
+      divides = divides || (reduces() && expr.kind == ExprKind::kIndex && expr.dtype == DType::i32 &&
+                            std::any_of(expr.access.index.terms.begin(), expr.access.index.terms.end(), is_along));
+    }
     for (const Store& store : kernel_.stores) look_at(store.access.index);
     nest_.short_counter = divides && fits;
   }
