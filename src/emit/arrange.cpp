@@ -37,6 +37,7 @@ std::string noun_for(const Expr& expr, const Kernel& kernel) {
       case ReduceOp::kMaxSumExp:
       case ReduceOp::kCombineMaxSumExp: return expr.component == 0 ? "largest" : "exponential_sum";
       case ReduceOp::kLogSumExp:
+      case ReduceOp::kFirst:
       case ReduceOp::kSortUp:
       case ReduceOp::kSortDown: break;
     }

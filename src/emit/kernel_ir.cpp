@@ -86,9 +86,6 @@ class Checker {
       require(axis.kind == AxisKind::kReduce || !axis.cooperative,
               "axis " + axis.name + " is cooperative and no reduce axis");
       require(axis.kind == AxisKind::kScan || !axis.reversed, "axis " + axis.name + " is reversed and no scan axis");
-      require(axis.ahead == 1 || (axis.kind == AxisKind::kScan && axis.looped && !axis.reversed && axis.ahead > 0 &&
-                                  blocks_of(axis) % axis.ahead == 0),
-              "axis " + axis.name + " is read ahead, and no scan axis whose blocks that divides");
       require(!axis.unrolled || axis.looped, "axis " + axis.name + " is unrolled but no loop");
       require(axis.kind != AxisKind::kReduce || axis.cooperative == kernel_.exchange.used(),
               "cooperative axes and their exchange go together");
@@ -163,9 +160,6 @@ class Checker {
     if (expr.kind == ExprKind::kScan)
       require(can_scan(expr) && scan_axis_of(kernel_) >= 0,
               "a Scan has no scan axis, or an operation or operands that it cannot have");
-    require(!expr.network || (expr.kind == ExprKind::kScan && expr.reduce == ReduceOp::kProd &&
-                              !kernel_.axes[scan_axis_of(kernel_)].reversed),
-            "a network is no product along a row");
     if (is_sort(expr))
       require(expr.kind == ExprKind::kScan && !kernel_.axes[scan_axis_of(kernel_)].reversed,
               "a sort is no Scan, or its axis is reversed");
@@ -223,12 +217,6 @@ std::vector<ExprId> siblings_of(const Kernel& kernel, ExprId id) {
 }
 
 bool sorts(const Kernel& kernel) { return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), is_sort); }
-
-bool picks_one_by_one(const Kernel& kernel, const Expr& sort) {
-  // What is picked is struck out, so that no two may be equal: places tell them apart.
-  if (sort.integer == 0 || sort.operands.size() < 2) return false;
-  return sort.integer <= (kernel.axes[scan_axis_of(kernel)].extent >= 512 ? 16 : 8);
-}
 
 bool scatters(const Kernel& kernel) {
   return std::any_of(kernel.stores.begin(), kernel.stores.end(),

@@ -30,14 +30,12 @@ struct Axis {
   int64_t extent = 1;
   AxisKind kind = AxisKind::kParallel;
   int64_t block = 1;
-  bool looped = false;    // reduce and scan axes: true = a loop of blocks; false = the block covers the whole extent
-                          // (persistent)
-  bool vector = false;    // CPU: the innermost SIMD axis
-  bool unrolled = false;  // a looped reduce axis of few steps, known beforehand (the offsets of a window): Triton
-                          // writes them out, the CPU never makes it the SIMD loop
-  bool reversed = false;  // scan axes: walked from the end to the start
-  int64_t ahead = 1;  // looped scan axes: blocks that are read before the first of them is worked on; it divides their
-                      // number
+  bool looped = false;       // reduce and scan axes: true = a loop of blocks; false = the block covers the whole extent
+                             // (persistent)
+  bool vector = false;       // CPU: the innermost SIMD axis
+  bool unrolled = false;     // a looped reduce axis of few steps, known beforehand (the offsets of a window): Triton
+                             // writes them out, the CPU never makes it the SIMD loop
+  bool reversed = false;     // scan axes: walked from the end to the start
   bool cooperative = false;  // reduce axes: every block has a program of its own, and those of one row exchange partial
                              // results (Exchange)
 };
@@ -110,9 +108,6 @@ struct Expr {
   ReduceOp reduce = ReduceOp::kSum;
   int component = 0;        // of a Reduce or Scan with several results; siblings share `operands` and `reduce`
   bool overwrites = false;  // of a Scatter
-  bool network = false;     // of a Scan of kProd: multiplied in one order, so that what overflows does not hang on the
-                         // hardware: what is carried enters with the block's first element, and the block is a Sklansky
-                         // network
   std::vector<ExprId> operands;
   Access access;
   double number = 0.0;
@@ -202,13 +197,9 @@ inline const Expr* scatter_of(const Kernel& kernel, const Store& store) {
 }
 bool scatters(const Kernel& kernel);
 inline bool is_sort(const Expr& expr) {
-  return (expr.kind == ExprKind::kScan || expr.kind == ExprKind::kReduce) &&
-         (expr.reduce == ReduceOp::kSortUp || expr.reduce == ReduceOp::kSortDown);
+  return (expr.kind == ExprKind::kScan || expr.kind == ExprKind::kReduce) && kernel::is_sort(expr.reduce);
 }
 bool sorts(const Kernel& kernel);
-// Of a sort on a GPU: does it want so few places that picking them one after the other takes fewer instructions than a
-// sorting network?
-bool picks_one_by_one(const Kernel& kernel, const Expr& sort);
 // How far a Scatter's operand 0 reaches beyond its store's access: its values are less.
 int64_t reach_of_scatter(const Kernel& kernel, const Store& store);
 

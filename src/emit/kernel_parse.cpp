@@ -100,7 +100,6 @@ class Parser {
     expect("block");
     axis.block = integer();
     axis.looped = accept("looped");
-    if (accept("ahead")) axis.ahead = integer();
     axis.cooperative = accept("cooperative");
     axis.reversed = accept("reversed");
     axis.vector = accept("vector");
@@ -148,7 +147,6 @@ class Parser {
       expr.operands = operands();
     } else if (what == "reduce" || what == "scan") {
       expr.kind = what == "scan" ? ExprKind::kScan : ExprKind::kReduce;
-      expr.network = accept("network");
       const std::string op = name();
       if (auto found = kernel::find_reduce_op(op)) expr.reduce = *found;
       else fail(fmt::format("unknown reduction '{}'", op));

@@ -52,9 +52,8 @@ class Printer {
       line(1, fmt::format("buffer {} : {}[{}] {}{}", buffer.name, name_of(buffer.dtype), buffer.elements,
                           find_name(kBufferRoleNames, buffer.role), buffer.aligned ? "" : " unaligned"));
     for (const Axis& axis : kernel_.axes)
-      line(1, fmt::format("axis {} = {} {} block {}{}{}{}{}{}{}", axis.name, axis.extent,
+      line(1, fmt::format("axis {} = {} {} block {}{}{}{}{}{}", axis.name, axis.extent,
                           find_name(kAxisKindNames, axis.kind), axis.block, axis.looped ? " looped" : "",
-                          axis.ahead > 1 ? fmt::format(" ahead {}", axis.ahead) : "",
                           axis.cooperative ? " cooperative" : "", axis.reversed ? " reversed" : "",
                           axis.vector ? " vector" : "", axis.unrolled ? " unrolled" : ""));
     if (const Exchange& exchange = kernel_.exchange; exchange.used())
@@ -144,9 +143,8 @@ class Printer {
       case ExprKind::kScan: {
         const std::string component = expr.component == 0 ? "" : fmt::format(".{}", expr.component);
         const std::string first = is_sort(expr) && expr.integer != 0 ? fmt::format(" first {}", expr.integer) : "";
-        return fmt::format("{} {}{}{}{}{}{}", expr.kind == ExprKind::kScan ? "scan" : "reduce",
-                           expr.network ? "network " : "", name_of(expr.reduce), component, operands(expr), first,
-                           guards(expr.access));
+        return fmt::format("{} {}{}{}{}{}", expr.kind == ExprKind::kScan ? "scan" : "reduce", name_of(expr.reduce),
+                           component, operands(expr), first, guards(expr.access));
       }
     }
     return "";

@@ -175,11 +175,15 @@ ExprId Builder::dot(ExprId left, ExprId right, std::vector<Symbol> axes, Precisi
   return add(std::move(expr));
 }
 
-ExprId Builder::scan(ReduceOp reduce, std::vector<ExprId> operands, Symbol axis, bool reversed) {
+ExprId Builder::scan(ReduceOp reduce, std::vector<ExprId> operands, Symbol axis, bool reversed, int component,
+                     int64_t first) {
   Expr expr;
   expr.kind = ExprKind::kScan;
   expr.reduce = reduce;
-  expr.dtype = kernel_.exprs[operands[0]].dtype;
+  expr.component = component;
+  expr.integer = first;
+  const bool place = reduce == ReduceOp::kArgMax || reduce == ReduceOp::kArgMin;
+  expr.dtype = place ? DType::i64 : kernel_.exprs[operands[static_cast<size_t>(component)]].dtype;
   expr.operands = std::move(operands);
   expr.axes = {axis};
   expr.reversed = reversed;

@@ -26,7 +26,9 @@ class Builder {
   ExprId reduce(ReduceOp reduce, std::vector<ExprId> operands, std::vector<Symbol> axes, int component = 0);
   // The sum is f32 for narrow operands, else of their type.
   ExprId dot(ExprId left, ExprId right, std::vector<Symbol> axes, Precision precision = Precision::kFull);
-  ExprId scan(ReduceOp reduce, std::vector<ExprId> operands, Symbol axis, bool reversed = false);
+  // `first`: of a sort, how many of the first places anything reads; 0: all.
+  ExprId scan(ReduceOp reduce, std::vector<ExprId> operands, Symbol axis, bool reversed = false, int component = 0,
+              int64_t first = 0);
   // States are declared, read, and then given their next value.
   int state(std::string name, DType dtype, std::vector<Symbol> axes, Symbol along, ExprId initial);
   ExprId previous(int state, std::vector<Index> coordinates);

@@ -96,8 +96,8 @@ class Checker {
         require(kernel_.buffers[expr.access.buffer].role != BufferRole::kOutput, "an output is read");
         break;
       case ExprKind::kOp: check_op(expr); break;
-      case ExprKind::kReduce:
-      case ExprKind::kScan: check_fold(expr); break;
+      case ExprKind::kReduce: check_fold(expr); break;
+      case ExprKind::kScan: check_scan(expr); break;
       case ExprKind::kDot:
         require(expr.operands.size() == 2 && !expr.axes.empty(), "a dot has two operands and axes");
         require(operand(expr, 0).dtype == operand(expr, 1).dtype, "a dot's operands have one type");
@@ -124,14 +124,30 @@ class Checker {
   void check_fold(const Expr& expr) const {
     require(!expr.axes.empty(), "it folds no axis");
     require(std::adjacent_find(expr.axes.begin(), expr.axes.end()) == expr.axes.end(), "it folds an axis twice");
-    require(expr.kind == ExprKind::kReduce || expr.axes.size() == 1, "a scan walks one axis");
     require(static_cast<int>(expr.operands.size()) == arity_of(expr.reduce), "a fold has too few or too many operands");
     require(expr.component >= 0 && expr.component < components_of(expr.reduce), "a fold has no such component");
-    const bool scan_only = expr.reduce == ReduceOp::kLogSumExp || expr.reduce == ReduceOp::kSortUp ||
-                           expr.reduce == ReduceOp::kSortDown;
-    require(expr.kind == ExprKind::kScan || !scan_only, "it is of a scan only");
+    const bool scan_only = expr.reduce == ReduceOp::kLogSumExp || expr.reduce == ReduceOp::kFirst ||
+                           is_sort(expr.reduce);
+    require(!scan_only, "it is of a scan only");
+    check_logical(expr);
+  }
+
+  void check_logical(const Expr& expr) const {
     const bool logical = expr.reduce == ReduceOp::kAny || expr.reduce == ReduceOp::kAll;
     require(!logical || operand(expr, 0).dtype == DType::b1, "any and all fold b1");
+  }
+
+  void check_scan(const Expr& expr) const {
+    require(expr.axes.size() == 1, "a scan walks one axis");
+    require(has_operands_of_scan(expr.reduce, expr.operands.size()), "a scan has too few or too many operands");
+    require(expr.component >= 0 && expr.component < components_of_scan(expr.reduce, expr.operands.size()),
+            "a scan has no such component");
+    if (takes_along(expr.reduce) && expr.operands.size() == 2)
+      require(operand(expr, 1).dtype == DType::i32 || operand(expr, 1).dtype == DType::i64,
+              "what comes along a scan is an i32 or i64");
+    require(!is_sort(expr.reduce) || !expr.reversed, "a sort is not reversed");
+    require(expr.integer == 0 || (is_sort(expr.reduce) && expr.integer > 0), "first places are a sort's");
+    check_logical(expr);
   }
 
   void check_previous(const Expr& expr) const {

@@ -250,20 +250,38 @@ class Evaluator {
 
   // As a fold over the points so far: rows are short where kernels are evaluated.
   Number scan(const Expr& expr) {
-    if (!identity_of(expr.reduce))
+    if (is_sort(expr.reduce)) return sorted(expr);
+    const bool along = expr.operands.size() > 1, first = expr.reduce == ReduceOp::kFirst;
+    if (!first && !identity_of(expr.reduce))
       throw Error(ErrorKind::kInternal,
                   fmt::format("kernel '{}': a scan of {} is not evaluated", kernel_.name, name_of(expr.reduce)));
     const Symbol axis = expr.axes[0];
-    const int64_t here = point_[axis];
-    Number total = identity(expr.reduce, expr.dtype);
-    const int64_t first = expr.reversed ? extents_[axis] - 1 : 0, step = expr.reversed ? -1 : 1;
-    for (int64_t at = first;; at += step) {
+    const DType dtype = operand_type(expr);
+    const int64_t here = point_[axis], begin = expr.reversed ? extents_[axis] - 1 : 0, step = expr.reversed ? -1 : 1;
+    Number total = first ? Number() : identity(expr.reduce, dtype), place;
+    for (int64_t at = begin;; at += step) {
       point_[axis] = at;
-      total = fold(expr.reduce, expr.dtype, total, value(expr.operands[0]));
+      const Number next = value(expr.operands[0]);
+      if (along && (at == begin || takes_over(expr.reduce, dtype, next, total))) place = value(expr.operands[1]);
+      if (first) total = at == begin ? next : total;
+      else total = fold(expr.reduce, dtype, total, next);
       if (at == here) break;
     }
     point_[axis] = here;
-    return total;
+    return expr.component == 1 ? place : total;
+  }
+
+  Number sorted(const Expr& expr) {
+    const Symbol axis = expr.axes[0];
+    const int64_t here = point_[axis];
+    std::vector<std::pair<Number, Number>> row;
+    for (point_[axis] = 0; point_[axis] < extents_[axis]; ++point_[axis])
+      row.emplace_back(value(expr.operands[0]), expr.operands.size() > 1 ? value(expr.operands[1]) : Number());
+    point_[axis] = here;
+    std::stable_sort(row.begin(), row.end(), [&](const auto& left, const auto& right) {
+      return stands_before(expr.reduce, operand_type(expr), left.first, right.first);
+    });
+    return expr.component == 1 ? row[here].second : row[here].first;
   }
 
   Number previous(const Expr& expr) {

@@ -66,7 +66,8 @@ enum class ExprKind {
   kOp,        // op over operands
   kReduce,    // `reduce` of the operands over `axes`: the result does not depend on them
   kDot,       // Σ operand 0 · operand 1 over `axes`, in `dtype`, at least as exact as `precision`
-  kScan,   // `reduce` of the operands over the points of axes[0] so far, this one included; from the end if `reversed`
+  kScan,   // `reduce` of the operands over the points of axes[0] so far, this one included; from the end if `reversed`.
+           // A second operand that comes along (operations.hpp) ascends in that order
   kState,  // a state as it was before this step of its ordered axis, at `access.coordinates`
 };
 
@@ -83,7 +84,7 @@ struct Expr {
   std::string name;          // what it holds: "total"; empty: written where it is used
   ScalarOp op = ScalarOp::kAdd;
   ReduceOp reduce = ReduceOp::kSum;
-  int component = 0;  // of a Reduce with several results
+  int component = 0;  // of a Reduce or Scan with several results
   bool reversed = false;
   Precision precision = Precision::kFull;
   std::vector<ExprId> operands;
@@ -92,7 +93,7 @@ struct Expr {
   int state = -1;
   Index index;
   double number = 0.0;
-  int64_t integer = 0;
+  int64_t integer = 0;  // a constant's; of a sort how many of the first places anything reads, 0: all
 };
 
 // A value that is carried along an ordered axis: `initial` before the first step, `next` after each.

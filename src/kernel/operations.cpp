@@ -62,6 +62,7 @@ constexpr ScalarRow kScalarRows[] = {
     {ScalarOp::kErf, "erf", 1},
     {ScalarOp::kErfc, "erfc", 1},
     {ScalarOp::kSigmoid, "sigmoid", 1},
+    {ScalarOp::kLogAddExp, "log_add_exp", 2},
     {ScalarOp::kPow, "pow", 2},
     {ScalarOp::kEqual, "equal", 2, true},
     {ScalarOp::kNotEqual, "not_equal", 2, true},
@@ -107,6 +108,7 @@ constexpr ReduceRow kReduceRows[] = {
     {ReduceOp::kMaxSumExp, "max_sum_exp", 1, 2},
     {ReduceOp::kCombineMaxSumExp, "combine_max_sum_exp", 2, 2},
     {ReduceOp::kLogSumExp, "log_sum_exp", 1, 1},
+    {ReduceOp::kFirst, "first", 1, 1},
     {ReduceOp::kSortUp, "sort_up", 1, 1},
     {ReduceOp::kSortDown, "sort_down", 1, 1},
 };
@@ -144,6 +146,18 @@ std::optional<ReduceOp> find_reduce_op(std::string_view name) {
 int arity_of(ScalarOp op) { return row_of(op).arity; }
 int arity_of(ReduceOp reduce) { return row_of(reduce).arity; }
 int components_of(ReduceOp reduce) { return row_of(reduce).components; }
+bool is_sort(ReduceOp reduce) { return reduce == ReduceOp::kSortUp || reduce == ReduceOp::kSortDown; }
+
+bool takes_along(ReduceOp reduce) { return reduce == ReduceOp::kMax || reduce == ReduceOp::kMin || is_sort(reduce); }
+
+int components_of_scan(ReduceOp reduce, size_t operands) {
+  return takes_along(reduce) && operands == 2 ? 2 : components_of(reduce);
+}
+
+bool has_operands_of_scan(ReduceOp reduce, size_t operands) {
+  return static_cast<int>(operands) == arity_of(reduce) || (takes_along(reduce) && operands == 2);
+}
+
 bool is_predicate(ScalarOp op) { return row_of(op).predicate; }
 
 std::optional<double> identity_of(ReduceOp reduce) {
@@ -153,7 +167,8 @@ std::optional<double> identity_of(ReduceOp reduce) {
     case ReduceOp::kAny: return 0.0;
     case ReduceOp::kProd:
     case ReduceOp::kAll: return 1.0;
-    case ReduceOp::kMax: return -kInfinity;
+    case ReduceOp::kMax:
+    case ReduceOp::kLogSumExp: return -kInfinity;
     case ReduceOp::kMin: return kInfinity;
     default: return std::nullopt;
   }
@@ -165,6 +180,7 @@ std::optional<ScalarOp> step_of(ReduceOp reduce) {
     case ReduceOp::kProd: return ScalarOp::kMul;
     case ReduceOp::kMax: return ScalarOp::kMaximum;
     case ReduceOp::kMin: return ScalarOp::kMinimum;
+    case ReduceOp::kLogSumExp: return ScalarOp::kLogAddExp;
     case ReduceOp::kAny: return ScalarOp::kLogicalOr;
     case ReduceOp::kAll: return ScalarOp::kLogicalAnd;
     default: return std::nullopt;

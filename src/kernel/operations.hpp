@@ -59,6 +59,7 @@ enum class ScalarOp {
   kErf,
   kErfc,
   kSigmoid,
+  kLogAddExp /* log(exp(a) + exp(b)) */,
   kPow,
   // comparison and logic: results are b1
   kEqual,
@@ -99,7 +100,8 @@ enum class ReduceOp {
   kCombineMoments,    // operands mean, m2, count → the same two over partial moments (Chan et al. 1983)
   kMaxSumExp,         // operand x → components 0: max, 1: Σ exp(x − max)  (online softmax, Milakov & Gimelshein 2018)
   kCombineMaxSumExp,  // operands max, sum → the same two components over partials
-  kLogSumExp,         // of a scan only: log Σ exp(x)
+  kLogSumExp,         // of a kernel's scans only: log Σ exp(x)
+  kFirst,             // of a scan only: what the walk met first
   kSortUp,
   kSortDown,  // of a scan only: the row in order; equals keep theirs, NaN is the largest
 };
@@ -112,10 +114,18 @@ std::optional<ReduceOp> find_reduce_op(std::string_view name);
 int arity_of(ScalarOp op);
 int arity_of(ReduceOp reduce);
 int components_of(ReduceOp reduce);  // values that it results in
+bool is_sort(ReduceOp reduce);
+// May a scan by it (max, min, sorts) have a second operand? Component 1 is then that operand where the extreme stands,
+// of equals the last, or where the element stood that is here now.
+bool takes_along(ReduceOp reduce);
+// The values that a scan of so many operands results in.
+int components_of_scan(ReduceOp reduce, size_t operands);
+bool has_operands_of_scan(ReduceOp reduce, size_t operands);  // may it have so many?
 
 // Is the result b1, whatever the operands are?
 bool is_predicate(ScalarOp op);
-// The value that changes nothing when a simple fold (sum, prod, max, min, any, all) meets it; nullopt for the others.
+// The value that changes nothing when a simple fold (sum, prod, max, min, any, all, log_sum_exp) meets it; nullopt for
+// the others.
 std::optional<double> identity_of(ReduceOp reduce);
 // What a simple fold does with what it has so far and the next value; nullopt for the others.
 std::optional<ScalarOp> step_of(ReduceOp reduce);

@@ -149,6 +149,12 @@ double remainder_of_floor(double a, double b) {
   return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
 }
 
+// Two equal infinities stay; NaN wins.
+double log_add_exp(double a, double b) {
+  if (a == b) return a + std::log(2.0);
+  return (std::isnan(a) || a > b ? a : b) + std::log1p(std::exp(-std::abs(a - b)));
+}
+
 double on_reals(ScalarOp op, double a, double b, double c) {
   switch (op) {
     case ScalarOp::kAdd: return a + b;
@@ -198,6 +204,7 @@ double on_reals(ScalarOp op, double a, double b, double c) {
     case ScalarOp::kErf: return std::erf(a);
     case ScalarOp::kErfc: return std::erfc(a);
     case ScalarOp::kSigmoid: return 1.0 / (1.0 + std::exp(-a));
+    case ScalarOp::kLogAddExp: return log_add_exp(a, b);
     case ScalarOp::kPow: return std::pow(a, b);
     default: fail_internal(__FILE__, __LINE__, "no operation of real numbers: " + std::string(name_of(op)));
   }
@@ -326,10 +333,23 @@ Number fold(ReduceOp reduce, DType dtype, const Number& left, const Number& righ
     case ReduceOp::kProd: return apply(ScalarOp::kMul, dtype, dtype, both);
     case ReduceOp::kMax: return apply(ScalarOp::kMaximum, dtype, dtype, both);
     case ReduceOp::kMin: return apply(ScalarOp::kMinimum, dtype, dtype, both);
+    case ReduceOp::kLogSumExp: return apply(ScalarOp::kLogAddExp, dtype, dtype, both);
     case ReduceOp::kAny: return apply(ScalarOp::kLogicalOr, dtype, DType::b1, both);
     case ReduceOp::kAll: return apply(ScalarOp::kLogicalAnd, dtype, DType::b1, both);
     default: fail_internal(__FILE__, __LINE__, "no simple fold: " + std::string(name_of(reduce)));
   }
+}
+
+bool stands_before(ReduceOp sort, DType dtype, const Number& left, const Number& right) {
+  const Number &low = sort == ReduceOp::kSortDown ? right : left, &high = sort == ReduceOp::kSortDown ? left : right;
+  if (!is_real(dtype)) return low.whole < high.whole;
+  return !std::isnan(low.real) && (std::isnan(high.real) || low.real < high.real);
+}
+
+bool takes_over(ReduceOp extreme, DType dtype, const Number& next, const Number& best) {
+  const bool largest = extreme == ReduceOp::kMax;
+  if (!is_real(dtype)) return largest ? next.whole >= best.whole : next.whole <= best.whole;
+  return std::isnan(next.real) || (largest ? next.real >= best.real : next.real <= best.real);
 }
 
 Number identity(ReduceOp reduce, DType dtype) {

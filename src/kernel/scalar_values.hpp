@@ -36,8 +36,12 @@ double round_to_tf32(double value);  // of f32, to 11 significant bits; halves a
 // division by zero is 0. Casts between floats and integers truncate.
 Number apply(ScalarOp op, DType operand_type, DType result_type, const Number* operands);
 
-// A fold of simple reductions (sum, prod, max, min, any, all), one step.
+// A fold of simple reductions (sum, prod, max, min, any, all, log_sum_exp), one step.
 Number fold(ReduceOp reduce, DType dtype, const Number& left, const Number& right);
 Number identity(ReduceOp reduce, DType dtype);
+// Of a sort: does one element stand before the other, wherever they stood? NaN is the largest.
+bool stands_before(ReduceOp sort, DType dtype, const Number& left, const Number& right);
+// Of a running maximum or minimum: is the next element the extreme? The last of equals is, and the last NaN.
+bool takes_over(ReduceOp extreme, DType dtype, const Number& next, const Number& best);
 
 }  // namespace kw::kernel

@@ -387,20 +387,24 @@ class Parser {
   ExprId fold(ReduceOp reduce, size_t at, bool is_scan) {
     std::vector<ExprId> operands;
     for (const Parsed& operand : arguments(';')) operands.push_back(operand.id);
-    if (static_cast<int>(operands.size()) != arity_of(reduce))
+    if (is_scan ? !has_operands_of_scan(reduce, operands.size())
+                : static_cast<int>(operands.size()) != arity_of(reduce))
       reader_.fail_at(at,
                       fmt::format("{} takes {} operands, not {}", name_of(reduce), arity_of(reduce), operands.size()));
     const std::vector<Symbol> axes = folded_axes();
+    const int components = is_scan ? components_of_scan(reduce, operands.size()) : components_of(reduce);
     int component = 0;
-    if (components_of(reduce) > 1) {
+    if (components > 1) {
       reader_.expect(".");
       component = static_cast<int>(reader_.integer());
-      if (component < 0 || component >= components_of(reduce))
+      if (component < 0 || component >= components)
         reader_.fail_at(at, fmt::format("{} has no result {}", name_of(reduce), component));
     }
     if (!is_scan) return builder_.reduce(reduce, std::move(operands), axes, component);
     if (axes.size() != 1) reader_.fail_at(at, "a scan walks one axis");
-    return builder_.scan(reduce, std::move(operands), axes[0], reader_.accept("reversed"));
+    const bool reversed = reader_.accept("reversed");
+    const int64_t first = reader_.accept("first") ? reader_.integer() : 0;
+    return builder_.scan(reduce, std::move(operands), axes[0], reversed, component, first);
   }
 
   Parsed scan(size_t at) {

@@ -197,7 +197,9 @@ class Printer {
       }
       case ExprKind::kOp: return operation(expr);
       case ExprKind::kReduce: return {fold(expr)};
-      case ExprKind::kScan: return {"scan " + fold(expr) + (expr.reversed ? " reversed" : "")};
+      case ExprKind::kScan:
+        return {"scan " + fold(expr) + (expr.reversed ? " reversed" : "") +
+                (expr.integer > 0 ? fmt::format(" first {}", expr.integer) : "")};
       case ExprKind::kDot:
         return {fmt::format("dot({}; {}){}", operands(expr), axes(expr),
                             expr.precision == Precision::kTf32     ? " precision tf32"
@@ -229,7 +231,9 @@ class Printer {
   }
 
   std::string fold(const Expr& expr) const {
-    const std::string component = components_of(expr.reduce) > 1 ? fmt::format(".{}", expr.component) : "";
+    const int components = expr.kind == ExprKind::kScan ? components_of_scan(expr.reduce, expr.operands.size())
+                                                        : components_of(expr.reduce);
+    const std::string component = components > 1 ? fmt::format(".{}", expr.component) : "";
     return fmt::format("{}({}; {}){}", name_of(expr.reduce), operands(expr), axes(expr), component);
   }
 

@@ -13,6 +13,8 @@
 #include "lower/looped_folds.hpp"
 #include "lower/needed.hpp"
 #include "lower/online.hpp"
+#include "lower/read_ahead.hpp"
+#include "lower/scans.hpp"
 #include "lower/serpentine.hpp"
 #include "lower/shared_loops.hpp"
 #include "lower/skip_masked.hpp"
@@ -59,6 +61,8 @@ class Arranger {
     remove_dead_code(values_.mapped.program);
     take_tiles_apart();
     join_shared_loops(values_.mapped.program);
+    for (const MappedLoop& loop : values_.mapped.nest)
+      if (loop.ahead > 1) read_ahead(values_.mapped.program, loop.variable, loop.ahead);
     if (values_.mapped.serpentine) turn_later_walks(values_.mapped.program);
     if (values_.mapped.cache_hints)
       give_cache_hints(values_.mapped.program, folded_symbols(values_.kernel, values_.mapped));
@@ -92,14 +96,7 @@ class Arranger {
         if (mapped.mapping == Mapping::kGrid)
           values_.refuse(fmt::format("axis '{}' is folded, so blocks cannot share it out", values_.name_of(axis)),
                          "Give it a tile or a loop.");
-        if (mapped.mapping == Mapping::kLoop && (scan || (!values_.is_simple(expr) && !LoopedFold::fits(expr))))
-          values_.refuse(
-              fmt::format("a {} walks axis '{}', which is a loop", kernel::name_of(expr.reduce), values_.name_of(axis)),
-              "Give it a tile.");
-        if (mapped.padded && !values_.is_simple(expr) && !scan && !values_.is_place(expr) && !values_.is_compound(expr))
-          values_.refuse(fmt::format("a {} folds axis '{}', whose tile has lanes beyond its end",
-                                     kernel::name_of(expr.reduce), values_.name_of(axis)),
-                         "Give it a tile of its extent.");
+        if (scan) values_.refuse_scan(static_cast<ExprId>(&expr - values_.kernel.exprs.data()));
         if (!scan && !depends_on_operand(expr, axis))
           values_.refuse(fmt::format("a fold over axis '{}' of what does not depend on it", values_.name_of(axis)));
       }
@@ -153,6 +150,13 @@ class Arranger {
     if (goal.kind == Goal::Kind::kNext) return {values_.kernel.states[goal.which].next};
     std::vector<ExprId> roots = kernel::inputs_of(values_.kernel.stores[goal.which].access);
     roots.push_back(values_.kernel.stores[goal.which].value);
+    return roots;
+  }
+
+  std::vector<ExprId> roots_of(const std::vector<Goal>& goals) const {
+    std::vector<ExprId> roots;
+    for (const Goal& goal : goals)
+      for (ExprId root : roots_of(goal)) roots.push_back(root);
     return roots;
   }
 
@@ -252,12 +256,7 @@ class Arranger {
   }
 
   void arrange_block(const std::vector<Goal>& goals) {
-    std::vector<ExprId> roots;
-    for (const Goal& goal : goals) {
-      const std::vector<ExprId> more = roots_of(goal);
-      roots.insert(roots.end(), more.begin(), more.end());
-    }
-    const std::set<ExprId> folds = folds_of(roots);
+    const std::set<ExprId> folds = folds_of(roots_of(goals));
     const std::map<ExprId, int> phases = phases_of(folds);
     int last = 0;
     for (const auto& [id, phase] : phases) last = std::max(last, phase + 1);
@@ -286,8 +285,7 @@ class Arranger {
   // What these goals load outside of loops, from places that no fold tells.
   void load_first(const std::vector<Goal>& goals) {
     std::vector<bool> needed(values_.kernel.exprs.size()), waits(values_.kernel.exprs.size());
-    for (const Goal& goal : goals)
-      for (ExprId root : roots_of(goal)) needed[root] = true;
+    for (ExprId root : roots_of(goals)) needed[root] = true;
     for (size_t id = needed.size(); id-- > 0;)
       if (needed[id] && !values_.folds_a_loop(values_.kernel.exprs[id]))
         for (ExprId input : kernel::inputs_of(values_.kernel.exprs[id])) needed[input] = true;
@@ -321,8 +319,8 @@ class Arranger {
     loop.shared = mapped.shared;
     loop.simd = mapped.simd;
     std::vector<int> states;
-    for (const Goal& goal : goals)
-      for (ExprId root : roots_of(goal)) collect_states(root, mapped.axes[0], states);
+    std::set<ExprId> seen;
+    for (ExprId root : roots_of(goals)) collect_states(root, mapped.axes[0], states, seen);
     std::vector<Value*> carried;
     std::vector<std::string> names;
     for (const Goal& goal : goals) {
@@ -340,6 +338,11 @@ class Arranger {
       carried.push_back(&carried_states_[state]);
       names.push_back(values_.kernel.states[state].name);
       goals.push_back({Goal::Kind::kNext, state});
+    }
+    for (LoopedScan* scan : values_.begin_scans(roots_of(goals), mapped)) {
+      for (Value& value : scan->carried) carried.push_back(&value);
+      names.insert(names.end(), scan->names.begin(), scan->names.end());
+      loop.reversed = scan->is_reversed();
     }
     if (mapped.bounded) loop.end = bound_of(mapped, goals);
     if ((mapped.shared || mapped.simd) && !carried.empty())
@@ -406,11 +409,6 @@ class Arranger {
   static std::string noun_of(const Expr& fold) {
     if (!fold.name.empty()) return fold.name;
     return fold.kind == ExprKind::kDot ? "product" : std::string(kernel::name_of(fold.reduce));
-  }
-
-  void collect_states(ExprId id, Axis along, std::vector<int>& states) const {
-    std::set<ExprId> seen;
-    collect_states(id, along, states, seen);
   }
 
   void collect_states(ExprId id, Axis along, std::vector<int>& states, std::set<ExprId>& seen) const {

@@ -117,6 +117,7 @@ class Mapper {
     axis.mapping = schedule.mapping;
     axis.width = schedule.width;
     axis.online = schedule.online;
+    axis.network = schedule.network;
     axis.extent = mapped_.translate(info.extent);
     axis.unrolled = schedule.mapping == Mapping::kTile && schedule.unrolled;
     const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program());
@@ -243,6 +244,7 @@ class Mapper {
     for (const std::vector<kernel::Symbol>& axes : loops) {
       MappedLoop loop{axes, mapped_.axes[axes[0]].outer, mapped_.axes[axes[0]].extent, mapped_.axes[axes[0]].width};
       loop.stages = schedules_.at(axes.back())->stages;
+      loop.ahead = schedules_.at(axes.back())->ahead;
       loop.bounded = std::any_of(axes.begin(), axes.end(),
                                  [&](kernel::Symbol axis) { return schedules_.at(axis)->bounded; });
       loop.unrolled = std::all_of(axes.begin(), axes.end(),

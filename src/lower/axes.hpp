@@ -22,6 +22,7 @@ struct MappedAxis {
   tile::Index extent;   // over sizes
   bool padded = false;  // the width need not divide the extent: some lanes may lie beyond the end
   bool online = false;
+  bool network = false;
   bool unrolled = false;  // a tile: the lane is only until tiles along it are taken apart (unrolled_tiles.hpp)
 };
 
@@ -32,6 +33,7 @@ struct MappedLoop {
   tile::Index end;
   int64_t step = 1;
   int stages = 0;
+  int64_t ahead = 1;
   bool bounded = false;
   bool unrolled = false;
   bool shared = false, simd = false;

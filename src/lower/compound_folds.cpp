@@ -29,9 +29,10 @@ double Values::folded_points(const Expr& fold) const {
 
 std::string Values::component_name(const Expr& fold, int component) const {
   for (const Expr& expr : kernel.exprs)
-    if (expr.kind == ExprKind::kReduce && expr.reduce == fold.reduce && expr.component == component &&
+    if (expr.kind == fold.kind && expr.reduce == fold.reduce && expr.component == component &&
         expr.operands == fold.operands && expr.axes == fold.axes && !expr.name.empty())
       return expr.name;
+  if (fold.kind == ExprKind::kScan) return component == 0 ? "running" : "running_at";
   if (fold.reduce == ReduceOp::kMoments || fold.reduce == ReduceOp::kCombineMoments)
     return component == 0 ? "mean" : "squared_deviations";
   return component == 0 ? "largest" : "exponential_sum";

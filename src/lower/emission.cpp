@@ -76,7 +76,8 @@ std::string Emission::signature(const Instruction& one, const std::vector<TileTy
                                  static_cast<int>(one.reduce), one.reversed, std::bit_cast<uint64_t>(one.number),
                                  one.integer, one.from, one.to);
   text += fmt::format(" {} {} {} {}", fmt::join(one.operands, ","), fmt::join(one.lanes, ","),
-                      kernel::print_index(one.index, words), static_cast<int>(one.precision));
+                      kernel::print_index(one.index, words), static_cast<int>(one.precision)) +
+          fmt::format(" {}", static_cast<int>(one.way));
   text += fmt::format(" {} {} {} {}", static_cast<int>(one.mode), one.access.buffer, one.access.mask,
                       std::bit_cast<uint64_t>(one.access.otherwise));
   for (const tile::Coordinate& coordinate : one.access.coordinates)
@@ -86,6 +87,11 @@ std::string Emission::signature(const Instruction& one, const std::vector<TileTy
 }
 
 std::vector<Value> Emission::add(Instruction instruction, const std::vector<TileType>& types, std::string name) {
+  return add(std::move(instruction), types, std::vector<std::string>(types.size(), std::move(name)));
+}
+
+std::vector<Value> Emission::add(Instruction instruction, const std::vector<TileType>& types,
+                                 const std::vector<std::string>& names) {
   int depth = depth_of(instruction.index);
   for (Value operand : instruction.operands) depth = std::max(depth, depths_[operand]);
   if (instruction.access.mask != tile::kNoValue) depth = std::max(depth, depths_[instruction.access.mask]);
@@ -96,8 +102,8 @@ std::vector<Value> Emission::add(Instruction instruction, const std::vector<Tile
   const std::string key = signature(instruction, types);
   Scope& scope = scopes_[depth];
   if (const auto found = scope.known.find(key); found != scope.known.end()) return found->second;
-  for (const TileType& type : types) {
-    instruction.results.push_back(define(name, type));
+  for (size_t result = 0; result < types.size(); ++result) {
+    instruction.results.push_back(define(names[result], types[result]));
     depths_.back() = depth;
   }
   scope.known.emplace(key, instruction.results);
@@ -160,7 +166,8 @@ Value Emission::broadcast(Value value, const std::vector<Symbol>& lanes) {
     wider.results.clear();
     return add(std::move(wider), {{dtype, lanes}}, program_.values[value].name)[0];
   }
-  return op(ScalarOp::kSelect, {constant({DType::b1, lanes}, 1), value, constant({dtype, {}}, 0)}, dtype);
+  return op(ScalarOp::kSelect, {constant({DType::b1, lanes}, 1), value, constant({dtype, {}}, 0)}, dtype,
+            program_.values[value].name);
 }
 
 bool Emission::is_zero_where_masked(Value value) const {

@@ -49,6 +49,8 @@ class Emission {
   // Adds an instruction with one result for each type; gives the same results where an equal one is known.
   std::vector<tile::Value> add(tile::Instruction instruction, const std::vector<tile::TileType>& types,
                                std::string name);
+  std::vector<tile::Value> add(tile::Instruction instruction, const std::vector<tile::TileType>& types,
+                               const std::vector<std::string>& names);  // as many
   // One that is not shared and stays where the innermost scope is: stores and loops.
   void add_here(tile::Instruction instruction);
 

@@ -21,7 +21,7 @@ constexpr std::pair<Scheme, std::string_view> kSchemeNames[] = {{Scheme::kIeee, 
 
 // A tile has no more elements in Triton, and no row is longer.
 constexpr int64_t kWidest = 1 << 20;
-constexpr int64_t kMostStages = 16, kMostWarps = 32, kMostRegisters = 255, kMostConsumers = 2;
+constexpr int64_t kMostAhead = 256, kMostStages = 16, kMostWarps = 32, kMostRegisters = 255, kMostConsumers = 2;
 
 [[noreturn]] void refuse(const std::string& message, std::string hint = "") {
   ErrorText text;
@@ -126,6 +126,11 @@ class ScheduleReader {
       } else if (key == "bounded") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
         result.bounded = value.get<bool>();
+      } else if (key == "network") {
+        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
+        result.network = value.get<bool>();
+      } else if (key == "ahead") {
+        result.ahead = power_of_two(value, what, kMostAhead);
       } else if (key == "unrolled") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
         result.unrolled = value.get<bool>();
@@ -143,13 +148,17 @@ class ScheduleReader {
       } else {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
                "It has one of grid, tile and loop, and may have simd; a loop also takes stages, online, bounded, "
-               "unrolled and threads, the others last and split, a tile unrolled and within.");
+               "network, ahead, unrolled and threads, the others last and split, a tile network, unrolled and within.");
       }
     }
     if (mappings != 1)
       refuse(fmt::format("axis '{}' has {} mappings", axis, mappings), "Give one of grid, tile, loop.");
     if (result.mapping != Mapping::kLoop && (result.stages != 0 || result.online || result.bounded))
       refuse(fmt::format("axis '{}' is not a loop, so it has no stages, and is not online or bounded", axis));
+    if (result.mapping != Mapping::kLoop && result.ahead != 1)
+      refuse(fmt::format("axis '{}' is not a loop, so no iterations load ahead", axis));
+    if (result.mapping == Mapping::kGrid && result.network)
+      refuse(fmt::format("axis '{}' is shared out by blocks, so there is no network along it", axis));
     if (result.mapping != Mapping::kLoop && result.threads)
       refuse(fmt::format("axis '{}' is not a loop, so threads cannot share its iterations", axis));
     if (result.unrolled && (result.threads || result.simd))
@@ -332,6 +341,8 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     if (axis.stages != 0) one["stages"] = axis.stages;
     if (axis.online) one["online"] = true;
     if (axis.bounded) one["bounded"] = true;
+    if (axis.network) one["network"] = true;
+    if (axis.ahead != 1) one["ahead"] = axis.ahead;
     if (axis.unrolled) one["unrolled"] = true;
     if (axis.threads) one["threads"] = true;
     if (axis.simd) one["simd"] = true;

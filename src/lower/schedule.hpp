@@ -13,6 +13,8 @@
 //   loop    each block walks it, that many points at a time; `stages` iterations' loads are in flight; with `online`,
 //           a maximum and what scales with its exponential are folded in one walk; with `bounded`, it ends where a mask
 //           leaves nothing to fold (causal attention); `unrolled`, its iterations stand one behind the other
+// With `network` a scan's products are multiplied in one order (ScanWay::kNetwork): what overflows hangs on the width
+// alone. With `ahead` so many iterations of a loop load what they need before the first of them (read_ahead.hpp).
 // Behind a product a grid's or a tile's lanes may be the `last` dimension of tiles, {"grid": 128, "last": true}, where
 // what is stored lies side by side along the others, and besides `split` in two, the quotient and the remainder by a
 // number, {"grid": 128, "split": 2, "last": true}, where neighbours in memory differ in the remainder first. The other
@@ -59,6 +61,8 @@ struct AxisSchedule {
   int stages = 0;     // 0: as the compiler likes
   bool online = false;
   bool bounded = false;
+  bool network = false;
+  int64_t ahead = 1;
   bool unrolled = false;
   bool threads = false;
   bool simd = false;

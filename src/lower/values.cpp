@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernel/scalar_values.hpp"
+#include "lower/scans.hpp"
 #include "support/error.hpp"
 #include "tile/box.hpp"
 
@@ -48,6 +49,8 @@ Values::Values(const kernel::Kernel& described, const KernelSchedule& schedule)
       has_last_(std::any_of(mapped.axes.begin(), mapped.axes.end(), [](const auto& axis) { return axis.last >= 0; })) {
   refuse_what_cannot_be_last();
 }
+
+Values::~Values() = default;
 
 bool Values::is_known(ExprId id) const {
   return std::any_of(known_.begin(), known_.end(), [&](const auto& scope) { return scope.contains({id, whole_}); });
@@ -412,7 +415,7 @@ Value Values::compute(ExprId id) {
       if (!is_tile_dot(expr)) return fold_lanes(expr, fold_operand(expr), expr.name.empty() ? "product" : expr.name);
       return behind_product(tile_dot(id, kNoValue));
     }
-    case ExprKind::kScan: return scan(expr);
+    case ExprKind::kScan: return scan(id);
     case ExprKind::kState: return state_value(expr);
   }
   return kNoValue;
@@ -450,16 +453,4 @@ bool Values::leaves_with_its_axes(const kernel::Access& access, const std::vecto
   return true;
 }
 
-Value Values::scan(const Expr& expr) {
-  Instruction scan;
-  scan.kind = Kind::kScan;
-  scan.reduce = expr.reduce;
-  scan.reversed = expr.reversed;
-  scan.from = mapped.axes[expr.axes[0]].lane;
-  if (scan.from < 0) refuse(fmt::format("a scan walks axis '{}', which has no lanes", name_of(expr.axes[0])));
-  for (ExprId operand : expr.operands) scan.operands.push_back(masked(expr, value_of(operand), std::nullopt));
-  const std::vector<TileType> types(kernel::components_of(expr.reduce),
-                                    {expr.dtype, emission.type(scan.operands[0]).lanes});
-  return emission.add(std::move(scan), types, expr.name.empty() ? "running" : expr.name)[expr.component];
-}
 }  // namespace kw::lower

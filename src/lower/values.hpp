@@ -3,7 +3,9 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,8 +16,11 @@
 
 namespace kw::lower {
 
+class LoopedScan;  // scans.hpp
+
 class Values {
  public:
+  ~Values();
   Values(const kernel::Kernel& kernel, const KernelSchedule& schedule);
 
   using Axis = kernel::Symbol;
@@ -52,6 +57,12 @@ class Values {
   // What a state is before the step that the innermost loop over its axis is at.
   void set_state(int state, tile::Value value) { states_[state] = value; }
   tile::Value state(int state) const { return states_.at(state); }
+
+  // --- Scans ---
+  // Of the scans along this loop that these need and that are not known yet.
+  std::vector<LoopedScan*> begin_scans(const std::vector<kernel::ExprId>& roots, const MappedLoop& loop);
+  // What the schedule has of its axis and it cannot keep.
+  void refuse_scan(kernel::ExprId scan) const;
 
   // --- Folds ---
   // Does it fold elements in any order, from an identity?
@@ -110,7 +121,11 @@ class Values {
   tile::Value load(const kernel::Expr& expr);
   // Are the lanes beyond the ends of these axes those whose coordinates leave the buffer?
   bool leaves_with_its_axes(const kernel::Access& access, const std::vector<bool>& axes) const;
-  tile::Value scan(const kernel::Expr& expr);
+  tile::Value scan(kernel::ExprId id);
+  // The scan of which it is a component, or another name.
+  kernel::ExprId first_scan_like(const kernel::Expr& scan) const;
+  void collect_scans(kernel::ExprId id, Axis along, std::set<kernel::ExprId>& seen,
+                     std::set<kernel::ExprId>& found) const;
   tile::Value state_value(const kernel::Expr& expr);
   // Folds of several results.
   tile::Value compound_fold(const kernel::Expr& fold);
@@ -133,6 +148,7 @@ class Values {
   bool has_last_ = false;  // does the schedule make some axis the last, behind products?
   mutable bool whole_ = false;
   std::map<int, tile::Value> states_;
+  std::map<kernel::ExprId, std::unique_ptr<LoopedScan>> looped_scans_;
 };
 
 }  // namespace kw::lower

@@ -243,11 +243,15 @@ class Counter {
 }  // namespace
 
 double weight_of(const Expr& expr) {
-  if (expr.kind == ExprKind::kScan && is_sort(expr)) return 200;
-  if (expr.kind == ExprKind::kScan) return expr.reduce == ReduceOp::kLogSumExp ? 24 : 4;
+  if (expr.kind == ExprKind::kScan) return weight_of_scan(expr.reduce);
   if (expr.kind == ExprKind::kReduce)
     return expr.reduce == ReduceOp::kMoments || expr.reduce >= ReduceOp::kMaxSumExp ? 12 : 1;
   return expr.kind == ExprKind::kOp ? weight_of(expr.op) : 0;
+}
+
+double weight_of_scan(ReduceOp op) {
+  if (kernel::is_sort(op)) return 200;
+  return op == ReduceOp::kLogSumExp ? 24 : 4;
 }
 
 double weight_of(ScalarOp op) {

@@ -49,5 +49,6 @@ KernelWork work_of(const kernel_ir::Kernel& kernel, const DeviceDescription& dev
 // Instructions that one element of the expression costs, roughly.
 double weight_of(const kernel_ir::Expr& expr);
 double weight_of(kernel_ir::ScalarOp op);
+double weight_of_scan(kernel_ir::ReduceOp op);  // sorts too
 
 }  // namespace kw

@@ -68,26 +68,24 @@ bool can_follow_product(const kernel_ir::Expr& fold) {
 }  // namespace
 
 bool can_lift(const kernel_ir::Kernel& kernel) {
-  using kernel_ir::ExprKind;
-  const bool no_scan = std::all_of(kernel.axes.begin(), kernel.axes.end(),
-                                   [](const kernel_ir::Axis& axis) { return axis.kind != kernel_ir::AxisKind::kScan; });
-  return no_scan && std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
-           if (expr.kind == ExprKind::kReduce) return can_lift_fold(expr);
-           return expr.kind != ExprKind::kScan;
-         });
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
+    return expr.kind != kernel_ir::ExprKind::kReduce || can_lift_fold(expr);
+  });
 }
 
 bool can_follow_product(const kernel_ir::Kernel& kernel) {
-  return can_lift(kernel) &&
-         std::all_of(kernel.exprs.begin(), kernel.exprs.end(),
-                     [&](const kernel_ir::Expr& expr) {
-                       if (expr.kind == kernel_ir::ExprKind::kReduce) return can_follow_product(expr);
-                       const bool data_decide = expr.kind == kernel_ir::ExprKind::kGather ||
-                                                expr.kind == kernel_ir::ExprKind::kScatter;
-                       return !is_eight_bit_float(expr.dtype) && !data_decide && !is_step(kernel, expr);
-                     }) &&
-         std::all_of(kernel.stores.begin(), kernel.stores.end(),
-                     [](const kernel_ir::Store& store) { return store.access.guards.empty(); });
+  return can_lift(kernel) && kernel_ir::scan_axis_of(kernel) < 0 &&
+         std::all_of(
+             kernel.exprs.begin(), kernel.exprs.end(),
+             [&](const kernel_ir::Expr& expr) {
+               if (expr.kind == kernel_ir::ExprKind::kReduce) return can_follow_product(expr);
+               const bool data_decide = expr.kind == kernel_ir::ExprKind::kGather ||
+                                        expr.kind == kernel_ir::ExprKind::kScatter;
+               return !is_eight_bit_float(expr.dtype) && !data_decide && !is_step(kernel, expr);
+             }) &&
+         std::all_of(
+             kernel.stores.begin(), kernel.stores.end(),
+             [](const kernel_ir::Store& store) { return store.access.guards.empty(); });
 }
 
 Lift::Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<kernel::Index> axes,
@@ -202,6 +200,16 @@ ExprId Lift::fold(const kernel_ir::Expr& expr) {
   return build_.reduce(expr.reduce, std::move(operands), folded_, expr.component);
 }
 
+ExprId Lift::scan(const kernel_ir::Expr& expr) {
+  std::vector<ExprId> operands;
+  for (kernel_ir::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
+  const int axis = kernel_ir::scan_axis_of(kernel_);
+  const auto walked = kernel::as_symbol(axes_[axis]);
+  KW_ASSERT(walked, "a scan walks what is no axis");
+  return build_.scan(expr.reduce, std::move(operands), *walked, kernel_.axes[axis].reversed, expr.component,
+                     expr.integer);
+}
+
 // An index or a constant in 32 bits, where it fits; else itself.
 ExprId Lift::narrowed(ExprId id) {
   const kernel::Expr& expr = build_.kernel().exprs[id];
@@ -236,6 +244,7 @@ ExprId Lift::expr(kernel_ir::ExprId id) {
     case kernel_ir::ExprKind::kLoad: made = load(expr.access); break;
     case kernel_ir::ExprKind::kGather: made = gather(expr); break;
     case kernel_ir::ExprKind::kReduce: made = fold(expr); break;
+    case kernel_ir::ExprKind::kScan: made = scan(expr); break;
     case kernel_ir::ExprKind::kOp: made = operation(expr); break;
     default: fail_internal(__FILE__, __LINE__, "an expression that can_lift refuses");
   }

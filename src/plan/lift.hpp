@@ -1,4 +1,4 @@
-// A kernel in KernelIR, pointwise or with folds, said again as expressions of a Kernel (src/kernel): for
+// A kernel in KernelIR, pointwise or with folds or scans, said again as expressions of a Kernel (src/kernel): for
 // a kernel of its own (lifted_kernel.hpp), or of what follows a product, over the product's own axes.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace kw::plan {
 
-// Is it pointwise, or folds beside that?
+// Is it pointwise, or folds or scans beside that?
 bool can_lift(const kernel_ir::Kernel& kernel);
 
 // Can it be lifted to what follows a product, too: without places that data decide or that a store leaves out, and
@@ -48,6 +48,7 @@ class Lift {
   kernel::ExprId narrowed(kernel::ExprId index);
   kernel::ExprId constant(const kernel_ir::Expr& expr);
   kernel::ExprId fold(const kernel_ir::Expr& expr);
+  kernel::ExprId scan(const kernel_ir::Expr& expr);
   bool leaves_out(const kernel_ir::Expr& fold) const;
   kernel::ExprId within(const std::vector<kernel_ir::Guard>& guards);
   kernel::Index over_symbols(const kernel::Index& index) const;

@@ -32,7 +32,7 @@ kernel::BufferRole role_of(const kernel_ir::Kernel& kernel, int buffer) {
 
 lower::AxisSchedule schedule_of(const kernel_ir::Axis& axis, int stages) {
   if (axis.looped) return {.mapping = lower::Mapping::kLoop, .width = axis.block, .stages = stages};
-  const bool whole = axis.kind == AxisKind::kReduce || (axis.extent > 0 && axis.block >= axis.extent);
+  const bool whole = axis.kind != AxisKind::kParallel || (axis.extent > 0 && axis.block >= axis.extent);
   return {.mapping = whole ? lower::Mapping::kTile : lower::Mapping::kGrid, .width = axis.block};
 }
 
@@ -64,8 +64,11 @@ bool computes_beside_folds(const kernel_ir::Kernel& kernel) {
 
 class Lifter {
  public:
-  explicit Lifter(LoweredGroup group)
-      : group_(std::move(group)), draft_(group_.kernel.name, group_.kernel.doc), uses_(group_.kernel.exprs.size()) {}
+  Lifter(LoweredGroup group, const ScanWalk& walk)
+      : group_(std::move(group)),
+        walk_(walk),
+        draft_(group_.kernel.name, group_.kernel.doc),
+        uses_(group_.kernel.exprs.size()) {}
 
   ScheduledTiles run() {
     const kernel_ir::Kernel& kernel = group_.kernel;
@@ -75,11 +78,16 @@ class Lifter {
                          [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce; });
     for (const kernel_ir::Axis& axis : kernel.axes) {
       const bool folds = axis.kind == AxisKind::kReduce;
-      if (axis.extent == 1 && !folds) {
+      if (axis.extent == 1 && axis.kind == AxisKind::kParallel) {
         axes_.emplace_back(0);
         continue;
       }
-      const kernel::Symbol symbol = draft_.mapped(axis.name, axis.extent, schedule_of(axis, kernel.num_stages));
+      lower::AxisSchedule schedule = schedule_of(axis, kernel.num_stages);
+      if (axis.kind == AxisKind::kScan) {
+        schedule.network = walk_.network;
+        schedule.ahead = axis.looped ? walk_.ahead : 1;
+      }
+      const kernel::Symbol symbol = draft_.mapped(axis.name, axis.extent, schedule);
       axes_.push_back(kernel::symbol_index(symbol));
       if (folds) folded.push_back(symbol);
     }
@@ -92,8 +100,9 @@ class Lifter {
     draft_.schedule.warps = kernel.num_warps;
     draft_.schedule.max_registers = kernel.max_registers;
     draft_.schedule.cache_hints = folds_;
-    draft_.schedule.serpentine = std::any_of(kernel.axes.begin(), kernel.axes.end(),
-                                             [](const kernel_ir::Axis& axis) { return axis.looped; });
+    draft_.schedule.serpentine = std::any_of(kernel.axes.begin(), kernel.axes.end(), [](const kernel_ir::Axis& axis) {
+      return axis.looped && axis.kind == AxisKind::kReduce;
+    });
     // What is loaded late must not have been written before.
     draft_.schedule.loads_first = !kernel_ir::delays_loads(kernel) || computes_beside_folds(kernel) ||
                                   std::count_if(kernel.stores.begin(), kernel.stores.end(),
@@ -138,7 +147,8 @@ class Lifter {
       for (kernel_ir::ExprId operand : group_.kernel.exprs[id].operands) name_all(lift, operand);
     const kernel_ir::Expr& expr = group_.kernel.exprs[id];
     if (expr.kind == kernel_ir::ExprKind::kScatter) return;  // a store's way, not a value
-    const bool folds = expr.kind == kernel_ir::ExprKind::kReduce, is_op = expr.kind == kernel_ir::ExprKind::kOp;
+    const bool folds = expr.kind == kernel_ir::ExprKind::kReduce || expr.kind == kernel_ir::ExprKind::kScan,
+               is_op = expr.kind == kernel_ir::ExprKind::kOp;
     if (uses_[id] > 2 || (expr.name.empty() && !folds && (!is_op || (uses_[id] < 2 && !folds_)))) return;
     const kernel::ExprId lifted = lift.expr(id);
     const kernel::Expr& now = draft_.build.kernel().exprs[lifted];
@@ -147,6 +157,7 @@ class Lifter {
   }
 
   LoweredGroup group_;
+  const ScanWalk walk_;
   ScheduledDraft draft_;
   std::vector<kernel::Index> axes_;  // what each of the kernel's is
   std::vector<int> uses_;            // [expression]
@@ -159,7 +170,7 @@ bool has_tile_form(const kernel_ir::Kernel& kernel) {
   int64_t tile = 1, folded = 0, looped = 0;
   for (const kernel_ir::Axis& axis : kernel.axes) {
     tile *= axis.block;
-    if (axis.kind == AxisKind::kParallel) continue;
+    if (axis.kind == AxisKind::kParallel || axis.kind == AxisKind::kScan) continue;
     if (axis.kind != AxisKind::kReduce || axis.cooperative || axis.unrolled || axis.extent == 0) return false;
     ++folded;
     looped += axis.looped;
@@ -169,9 +180,9 @@ bool has_tile_form(const kernel_ir::Kernel& kernel) {
   return can_lift(kernel) && (folded == 0 || tile <= kMostLanes) && (looped == 0 || folds_along_all(kernel));
 }
 
-ScheduledTiles as_tiles(LoweredGroup group) {
+ScheduledTiles as_tiles(LoweredGroup group, const ScanWalk& walk) {
   name_axes(group.kernel);
-  return Lifter(std::move(group)).run();
+  return Lifter(std::move(group), walk).run();
 }
 
 }  // namespace kw::plan

@@ -5,12 +5,18 @@
 
 namespace kw::plan {
 
-// Is it pointwise, or folds rows that one block has whole or walks, and can it be lifted (lift.hpp)?
+// How scans go along the rows of a block.
+struct ScanWalk {
+  bool network = false;  // products in one order (lower::AxisSchedule)
+  int64_t ahead = 1;     // of rows that are walked: blocks that are read before the first of them is worked on
+};
+
+// Is it pointwise, or folds or scans rows that one block has whole or walks, and can it be lifted (lift.hpp)?
 bool has_tile_form(const kernel_ir::Kernel& kernel);
 
 // What one block covers is a tile, what it walks a loop, what several share out is in the grid, and what has one point
 // only is no axis. Without loops, all that a block reads is there before it stores anything, so that a result may take
 // an operand's memory.
-ScheduledTiles as_tiles(LoweredGroup group);
+ScheduledTiles as_tiles(LoweredGroup group, const ScanWalk& walk = {});
 
 }  // namespace kw::plan

@@ -392,9 +392,16 @@ void BlockRun::run_fold(const Instruction& instruction) {
   for (size_t i = 0; i < results.size(); ++i)
     resize(type_of(instruction.results[i]).dtype, results[i], static_cast<int64_t>(bases.size()));
   Number components[kMostComponents];
+  std::vector<int64_t> sources;
   for (size_t point = 0; point < bases.size(); ++point) {
     line.base = bases[point];
-    fold_line(instruction.reduce, of_operand.dtype, line, rounds(), components);
+    if (moves_elements(instruction.reduce, operands.size())) {
+      source_line(instruction.reduce, of_operand.dtype, line, false, sources);
+      for (size_t i = 0; i < results.size(); ++i)
+        components[i] = line.at(type_of(instruction.operands[i]).dtype, i, sources.back());
+    } else {
+      fold_line(instruction.reduce, of_operand.dtype, line, rounds(), components);
+    }
     for (size_t i = 0; i < results.size(); ++i)
       set(type_of(instruction.results[i]).dtype, results[i], static_cast<int64_t>(point), components[i]);
   }
@@ -407,18 +414,33 @@ void BlockRun::run_fold(const Instruction& instruction) {
 void BlockRun::run_scan(const Instruction& instruction) {
   const TileType &of_operand = type_of(instruction.operands[0]), &type = type_of(instruction.results[0]);
   const std::vector<Symbol> others = without_lanes(of_operand.lanes, {instruction.from});
-  std::vector<const Numbers*> operands = {&values_[instruction.operands[0]]};
+  std::vector<const Numbers*> operands;
+  for (const Value operand : instruction.operands) operands.push_back(&values_[operand]);
   Line line{operands, 0, world_.points.places({instruction.from}, of_operand.lanes)};
-  Numbers result;
-  resize(type.dtype, result, world_.points.count(type.lanes));
+  std::vector<Numbers> results(instruction.results.size());
+  for (size_t i = 0; i < results.size(); ++i)
+    resize(type_of(instruction.results[i]).dtype, results[i], world_.points.count(type.lanes));
   std::vector<Number> scanned;
+  std::vector<int64_t> sources;
   for (const int64_t base : world_.points.places(others, of_operand.lanes)) {
     line.base = base;
-    scan_line(instruction.reduce, of_operand.dtype, line, instruction.reversed, rounds(), scanned);
-    for (size_t i = 0; i < scanned.size(); ++i) set(type.dtype, result, base + line.steps[i], scanned[i]);
+    if (moves_elements(instruction.reduce, operands.size())) {
+      source_line(instruction.reduce, of_operand.dtype, line, instruction.reversed, sources);
+      for (size_t i = 0; i < results.size(); ++i) {
+        const DType dtype = type_of(instruction.operands[i]).dtype;
+        for (size_t at = 0; at < sources.size(); ++at)
+          set(dtype, results[i], base + line.steps[at], line.at(dtype, i, sources[at]));
+      }
+    } else {
+      if (instruction.way == ScanWay::kNetwork) network_line(of_operand.dtype, line, rounds(), scanned);
+      else scan_line(instruction.reduce, of_operand.dtype, line, instruction.reversed, rounds(), scanned);
+      for (size_t at = 0; at < scanned.size(); ++at) set(type.dtype, results[0], base + line.steps[at], scanned[at]);
+    }
   }
-  finish(type.dtype, result);
-  values_[instruction.results[0]] = std::move(result);
+  for (size_t i = 0; i < results.size(); ++i) {
+    finish(type_of(instruction.results[i]).dtype, results[i]);
+    values_[instruction.results[i]] = std::move(results[i]);
+  }
 }
 
 }  // namespace kw::tile

@@ -74,14 +74,6 @@ struct MaxSumExp {
   double log() const { return std::isinf(largest) ? largest : largest + std::log(sum); }
 };
 
-void sort_line(bool down, DType dtype, std::vector<Number>& values) {
-  std::stable_sort(values.begin(), values.end(), [&](const Number& left, const Number& right) {
-    const Number &low = down ? right : left, &high = down ? left : right;
-    if (is_nan(dtype, low)) return false;
-    return is_nan(dtype, high) || is_less(dtype, low, high);
-  });
-}
-
 }  // namespace
 
 Number Line::at(DType dtype, size_t operand, int64_t i) const {
@@ -127,12 +119,6 @@ void scan_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, bo
                std::vector<Number>& results) {
   const int64_t size = line.size();
   results.resize(static_cast<size_t>(size));
-  if (reduce == ReduceOp::kSortUp || reduce == ReduceOp::kSortDown) {
-    for (int64_t i = 0; i < size; ++i) results[i] = line.at(dtype, 0, reversed ? size - 1 - i : i);
-    sort_line(reduce == ReduceOp::kSortDown, dtype, results);
-    if (reversed) std::reverse(results.begin(), results.end());
-    return;
-  }
   MaxSumExp log_sum;
   int64_t best = -1;
   Number sum;
@@ -149,6 +135,42 @@ void scan_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, bo
     } else {
       results[i] = sum = fold_step(reduce, dtype, sum, value, rounds);
     }
+  }
+}
+
+void network_line(DType dtype, const Line& line, bool rounds, std::vector<Number>& results) {
+  const int64_t size = line.size();
+  results.clear();
+  for (int64_t i = 0; i < size; ++i) results.push_back(line.at(dtype, 0, i));
+  for (int64_t half = 1; half < size; half *= 2)
+    for (int64_t i = 0; i < size; ++i)
+      if (i / half % 2 == 1)
+        results[i] = fold_step(ReduceOp::kProd, dtype, results[i / half * half - 1], results[i], rounds);
+}
+
+bool moves_elements(ReduceOp reduce, size_t operands) {
+  return reduce == ReduceOp::kFirst || kernel::is_sort(reduce) || (kernel::takes_along(reduce) && operands == 2);
+}
+
+void source_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, std::vector<int64_t>& sources) {
+  const int64_t size = line.size();
+  sources.resize(static_cast<size_t>(size));
+  if (kernel::is_sort(reduce)) {
+    std::iota(sources.begin(), sources.end(), int64_t{0});
+    std::stable_sort(sources.begin(), sources.end(), [&](int64_t left, int64_t right) {
+      return kernel::stands_before(reduce, dtype, line.at(dtype, 0, left), line.at(dtype, 0, right));
+    });
+    return;
+  }
+  int64_t best = reversed ? size - 1 : 0;
+  const auto reaches = [&](int64_t one, int64_t other) {
+    return kernel::takes_over(reduce, dtype, line.at(dtype, 0, one), line.at(dtype, 0, other));
+  };
+  const auto place = [&](int64_t i) { return line.at(DType::i64, 1, i).whole; };
+  for (int64_t step = 0; step < size; ++step) {
+    const int64_t i = reversed ? size - 1 - step : step;
+    if (reduce != ReduceOp::kFirst && reaches(i, best) && (!reaches(best, i) || place(i) > place(best))) best = i;
+    sources[i] = best;
   }
 }
 

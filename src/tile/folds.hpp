@@ -25,6 +25,12 @@ void fold_line(ReduceOp reduce, DType dtype, const Line& line, bool rounds, kern
 // What a scan leaves at every element of the line. `reversed` walks from its end.
 void scan_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, bool rounds,
                std::vector<kernel::Number>& results);
+// The same of products in the order of a network (ScanWay::kNetwork).
+void network_line(DType dtype, const Line& line, bool rounds, std::vector<kernel::Number>& results);
+// The same of one that moves elements: sorts, extremes with an operand that comes along (of equals the one with the
+// largest), and the first.
+bool moves_elements(ReduceOp reduce, size_t operands);
+void source_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, std::vector<int64_t>& sources);
 
 // sum + Σ a[i] · b[i] over the places of a and b, which are as many.
 struct DotLine {

@@ -91,6 +91,14 @@ struct Access {
   double otherwise = 0.0;
 };
 
+// How a scan goes about it, where that shows.
+enum class ScanWay {
+  kFree,     // in any order
+  kNetwork,  // of a product: the second half of a row, of each half, and so on, by the last of the half before it
+             // (Sklansky 1960), so that what overflows does not hang on the hardware
+  kPicked,   // of a sort with places: the first ones one after the other
+};
+
 enum class Hint { kNone, kKeep /* other blocks read it too */, kStream /* read once */ };
 
 // --- Instructions ---
@@ -107,10 +115,11 @@ enum class Kind {
   kCopy,     // `destination` ← access, from global to shared memory, for every point of `lanes`
   kWait,     // until no more than `pending` asynchronous copies of this block are under way
   kDot,      // result = operand 0 + Σ operand 1 · operand 2 over the lanes that both have and operand 0 lacks
-  kFold,     // results = operands folded by `reduce` over `lanes`
-  kScan,     // results = operands folded by `reduce` over the points of lane `from` so far, this one included
-  kFor,      // for symbol from begin to end by step (or the same values, the last first): body. Carried values below
-  kIf,       // where operand 0, a scalar b1, holds: body, else `otherwise_body`; results from their yields
+  // A second operand of a maximum or minimum comes along, as a scan's does (kernel/operations.hpp).
+  kFold,  // results = operands folded by `reduce` over `lanes`
+  kScan,  // results = operands folded by `reduce` over the points of lane `from` so far, this one included
+  kFor,   // for symbol from begin to end by step (or the same values, the last first): body. Carried values below
+  kIf,    // where operand 0, a scalar b1, holds: body, else `otherwise_body`; results from their yields
   // All that the block (cluster, grid) wrote before is seen by all of it after. A grid's may have a counter in memory,
   // of i32, which is zero at the start: blocks count there that they came.
   kBarrier,
@@ -140,8 +149,10 @@ struct Instruction {
   ScalarOp op = ScalarOp::kAdd;                  // kOp
   ReduceOp reduce = ReduceOp::kSum;              // kFold, kScan
   bool reversed = false;                         // kScan, kFor: from the end to the start
+  ScanWay way = ScanWay::kFree;                  // kScan
   double number = 0.0;                           // kConstant of a floating type
-  int64_t integer = 0;                           // kConstant of an integral type or b1
+  int64_t integer = 0;                           // kConstant of an integral type or b1; kScan of a sort: how many of
+                                                 // the first places anything reads, 0: all
   Index index;                                   // kIndex; kBarrier: how often all waited before
   Symbol from = -1, to = -1;                     // kRelabel; kScan, kSplit: from
   std::vector<Symbol> lanes;                     // kFold: those folded; kCopy: those copied; kSplit: the two
@@ -215,8 +226,8 @@ std::vector<Symbol> lanes_of(const Program& program, const Access& access);
 // In the order of the symbols' table.
 std::vector<Symbol> lanes_of(const Program& program, const Index& index);
 
-// Does it map elements and fold them, in loops or without, but for products and scans, from and to buffers that are
-// rows of elements?
+// Does it map elements, fold and scan them, in loops or without, but for products, from and to buffers that are rows of
+// elements?
 bool maps_and_folds(const Program& program);
 
 // Is there a barrier of all its blocks? They must then be able to run at once.

@@ -344,6 +344,7 @@ class InstructionRules {
   // The types of what a reduction yields.
   void check_reduced_types() const {
     using enum ReduceOp;
+    if (kernel::takes_along(at_.reduce) && at_.operands.size() == 2) return check_types_along();
     for (size_t i = 1; i < at_.operands.size(); ++i) {
       require(operand(i).lanes == operand(0).lanes, "operands have lanes {} and {}", lanes_text(operand(0).lanes),
               lanes_text(operand(i).lanes));
@@ -357,18 +358,32 @@ class InstructionRules {
       return;
     }
     const bool logical = at_.reduce == kAny || at_.reduce == kAll;
-    const bool sorts = at_.reduce == kSortUp || at_.reduce == kSortDown;
+    const bool sorts = kernel::is_sort(at_.reduce);
     const bool simple = at_.reduce == kSum || at_.reduce == kProd || at_.reduce == kMax || at_.reduce == kMin;
-    const bool fits = logical ? dtype == DType::b1 : sorts || (simple ? is_number_type(dtype) : is_floating(dtype));
+    const bool fits = logical ? dtype == DType::b1
+                              : sorts || at_.reduce == kFirst || (simple ? is_number_type(dtype) : is_floating(dtype));
     require(fits, "there is no {} of {}", name, kw::name_of(dtype));
     for (size_t i = 0; i < at_.results.size(); ++i) check_dtype(result(i), dtype, "the result");
   }
 
+  void check_types_along() const {
+    require(operand(1).lanes == operand(0).lanes, "operands have lanes {} and {}", lanes_text(operand(0).lanes),
+            lanes_text(operand(1).lanes));
+    const DType place = operand(1).dtype;
+    require(place == DType::i32 || place == DType::i64, "a {} comes along, but i32 or i64 does", kw::name_of(place));
+    for (size_t i = 0; i < at_.results.size(); ++i) check_dtype(result(i), operand(i).dtype, "the result");
+  }
+
+  // As many operands as a fold has, or one more that comes along.
+  void check_counts_of_scan() const {
+    const bool along = kernel::takes_along(at_.reduce) && at_.operands.size() == 2;
+    check_counts(along ? 2 : kernel::arity_of(at_.reduce), kernel::components_of_scan(at_.reduce, at_.operands.size()));
+  }
+
   void check_fold() const {
     using enum ReduceOp;
-    require(at_.reduce != kLogSumExp && at_.reduce != kSortUp && at_.reduce != kSortDown, "{} is of scans only",
-            kernel::name_of(at_.reduce));
-    check_counts(kernel::arity_of(at_.reduce), kernel::components_of(at_.reduce));
+    require(at_.reduce != kFirst && !kernel::is_sort(at_.reduce), "{} is of scans only", kernel::name_of(at_.reduce));
+    check_counts_of_scan();
     require(!at_.lanes.empty(), "a fold over no lane");
     for (size_t i = 0; i < at_.lanes.size(); ++i) {
       require(has_lane(operand(0).lanes, at_.lanes[i]), "the operand has no lane '{}'",
@@ -388,10 +403,22 @@ class InstructionRules {
     const bool running = at_.reduce != kMoments && at_.reduce != kCombineMoments && at_.reduce != kMaxSumExp &&
                          at_.reduce != kCombineMaxSumExp;
     require(running, "{} is of folds only", kernel::name_of(at_.reduce));
-    check_counts(kernel::arity_of(at_.reduce), kernel::components_of(at_.reduce));
+    check_counts_of_scan();
     require(has_lane(operand(0).lanes, at_.from), "the operand has no lane '{}'", program_.symbols[at_.from].name);
     check_reduced_types();
-    check_lanes(result(), operand(0).lanes, "the result");
+    for (size_t i = 0; i < at_.results.size(); ++i) check_lanes(result(i), operand(0).lanes, "the result");
+    check_way_of_scan();
+  }
+
+  void check_way_of_scan() const {
+    const bool sorts = kernel::is_sort(at_.reduce);
+    require(!sorts || !at_.reversed, "a sort is not reversed");
+    require(at_.integer == 0 || (sorts && at_.integer > 0), "first places are those of a sort");
+    require(at_.way != ScanWay::kNetwork || (at_.reduce == ReduceOp::kProd && !at_.reversed),
+            "a network is of products that are not reversed");
+    // What is picked is struck out, so that no two may be equal: places tell them apart.
+    require(at_.way != ScanWay::kPicked || (sorts && at_.integer > 0 && at_.operands.size() == 2),
+            "first places are picked of a sort with places");
   }
 
   // --- Control ---

@@ -24,6 +24,8 @@
 //     %place: i64[row] = fold arg_max %x_tile over column    # the place along the lanes folded
 //     %mean: f32[row], %m2: f32[row] = fold moments %x_tile over column    # several results
 //     %running: f32[row, column] = scan sum %x_tile along column reversed
+//     %product: f32[row, column] = scan prod %x_tile along column network    # in one order of multiplication
+//     %top: f32[row, column], %at: i32[row, column] = scan sort_down %x_tile, %place along column first 5 picked
 //     %sums: f32[row, n] = dot %start, %a, %b precision tf32     # ieee is not written
 //     copy async staged[0, column] <- x[row_block, column] over column where %inside      # plain, async, bulk;
 //                                                           # `otherwise` is 0 where it is not written

@@ -393,6 +393,9 @@ class ProgramParser {
       reader_.expect("along");
       result.from = used_symbol(SymbolKind::kLane, "lane");
       result.reversed = reader_.accept("reversed");
+      if (reader_.accept("first")) result.integer = reader_.integer();
+      if (reader_.accept(kScanWayWords[1])) result.way = ScanWay::kNetwork;
+      else if (reader_.accept(kScanWayWords[2])) result.way = ScanWay::kPicked;
     } else if (const auto op = kernel::find_scalar_op(word_here)) {
       result.kind = Kind::kOp;
       result.op = *op;

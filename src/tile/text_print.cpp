@@ -249,7 +249,11 @@ class ProgramPrinter {
                            symbols(instruction.lanes));
       case Kind::kScan:
         return fmt::format("scan {} {} along {}{}", kernel::name_of(instruction.reduce), values(instruction.operands),
-                           symbol_name(instruction.from), instruction.reversed ? " reversed" : "");
+                           symbol_name(instruction.from), instruction.reversed ? " reversed" : "") +
+               (instruction.integer > 0 ? fmt::format(" first {}", instruction.integer) : "") +
+               (instruction.way == ScanWay::kFree
+                    ? ""
+                    : fmt::format(" {}", kScanWayWords[static_cast<size_t>(instruction.way)]));
       default: return fmt::format("{} {}", kernel::name_of(instruction.op), values(instruction.operands));
     }
   }

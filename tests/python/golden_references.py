@@ -24,3 +24,20 @@ def scanned_columns(b: Buffers) -> Buffers:
         "out": torch.where(mask, x, 0.0).flip(1).cumsum(1).flip(1).bfloat16(),
         "counted": mask.flip(1).cumsum(1).flip(1),
     }
+
+
+def products_in_order(x: torch.Tensor, chunk: int) -> torch.Tensor:
+    """Running products of rows as PyTorch's CUDA kernel multiplies: chunk by chunk, each after the last product of the one before, in a Sklansky network."""
+    products = []
+    last = torch.ones(len(x))
+    for block in x.split(chunk, dim=1):
+        block = torch.cat([block[:, :1] * last[:, None], block[:, 1:]], 1)
+        half = 1
+        while half < block.shape[1]:
+            groups = F.pad(block, (0, -block.shape[1] % (2 * half))).unflatten(1, (-1, 2, half))
+            right = groups[:, :, 1] * groups[:, :, :1, -1]
+            block = torch.stack([groups[:, :, 0], right], 2).flatten(1)[:, : block.shape[1]]
+            half *= 2
+        last = block[:, -1]
+        products.append(block)
+    return torch.cat(products, 1)

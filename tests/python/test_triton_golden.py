@@ -11,7 +11,7 @@ from typing import Any, Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from golden_references import Buffers, looked_up, pooled, scanned_columns
+from golden_references import Buffers, looked_up, pooled
 
 triton = pytest.importorskip("triton")
 
@@ -106,28 +106,6 @@ BINARY: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "bit_or": torch.bitwise_or,
     "bit_xor": torch.bitwise_xor,
 }
-
-
-def products_in_order(x: torch.Tensor, chunk: int) -> torch.Tensor:
-    """Running products of rows as PyTorch's CUDA kernel multiplies: chunk by chunk, each after the last product of the one before, in a Sklansky network."""
-    products = []
-    last = torch.ones(len(x))
-    for block in x.split(chunk, dim=1):
-        block = torch.cat([block[:, :1] * last[:, None], block[:, 1:]], 1)
-        half = 1
-        while half < block.shape[1]:
-            groups = F.pad(block, (0, -block.shape[1] % (2 * half))).unflatten(1, (-1, 2, half))
-            right = groups[:, :, 1] * groups[:, :, :1, -1]
-            block = torch.stack([groups[:, :, 0], right], 2).flatten(1)[:, : block.shape[1]]
-            half *= 2
-        last = block[:, -1]
-        products.append(block)
-    return torch.cat(products, 1)
-
-
-def multiplied(b: Buffers) -> Buffers:
-    products = products_in_order(b["x"].view(6, 896) * 2, 32)
-    return {"products": products, "halves": products / 2}
 
 
 def unary(b: Buffers) -> Buffers:
@@ -243,21 +221,6 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "log_sum_exp_combine_looped": combined,
     "empty_rows": lambda b: {"total": torch.zeros(6), "product": torch.ones(6)},
     "broadcast_sum": broadcast_sums,
-    "scan_rows_reversed": lambda b: {
-        "sums": b["x"].view(7, 1000).flip(1).double().cumsum(1).flip(1).float() * 2,
-        "products": b["x"].view(7, 1000).flip(1).double().cumprod(1).flip(1).float(),
-    },
-    "scan_network": multiplied,
-    "scan_extremes": lambda b: {
-        "largest": b["x"].view(4, 1000).cummax(1)[0],
-        "largest_at": b["x"].view(4, 1000).cummax(1)[1],
-        "smallest": b["x"].view(4, 1000).cummin(1)[0],
-    },
-    "scan_columns": scanned_columns,
-    "scan_short_rows": lambda b: {
-        "before": F.pad(b["x"].view(17, 100)[:, :-1], (1, 0)).cumsum(1),
-        "log_sum": b["x"].view(17, 100).logcumsumexp(1),
-    },
 }
 
 

@@ -9,6 +9,7 @@ from typing import Callable
 
 import torch
 import torch.nn.functional as F
+from golden_references import products_in_order
 
 HOME = Path(__file__).resolve().parent.parent.parent
 KERNELS = HOME / "tests" / "golden" / "kernel"
@@ -146,7 +147,62 @@ def _sized(rows: int, columns: int) -> Tensors:
     return made | {"y": torch.empty(rows, columns), "total": torch.zeros(1)}
 
 
+def _ties(rows: int, columns: int) -> torch.Tensor:
+    return torch.randint(-9, 9, (rows, columns)) / 2
+
+
+def _running(t: Tensors) -> Tensors:
+    largest, at = t["x"].cummax(1)
+    return {"sums": t["x"].cumsum(1), "largest": largest, "largest_at": at, "log_sums": t["x"].logcumsumexp(1)}
+
+
+def _in_order(t: Tensors) -> Tensors:
+    largest, at = t["x"].sort(dim=1, descending=True, stable=True)
+    return {"top": largest[:, :5], "top_at": at[:, :5], "ascending": t["x"].sort(1).values}
+
+
 CASES = [
+    Case(
+        "running",
+        lambda: {
+            "x": _ties(6, 150),
+            "sums": torch.empty(6, 150),
+            "largest": torch.empty(6, 150),
+            "largest_at": torch.empty(6, 150, dtype=torch.int32),
+            "log_sums": torch.empty(6, 150),
+        },
+        _running,
+        (
+            '{"row":{"grid":1},"column":{"loop":32}}',
+            # Of several elements a thread, Triton's compiler takes a carried sum that nothing reads behind the loop for
+            # one it may fold there, and fails (OptimizeThreadLocality); where dimensions stay, as in what schedulers
+            # make, it does not.
+            '{"row":{"grid":4},"column":{"loop":16}}',
+            '{"row":{"grid":4},"column":{"loop":1}}',
+            '{"row":{"grid":2},"column":{"tile":256}}',
+        ),
+    ),
+    Case(
+        "products",
+        lambda: {"x": torch.rand(6, 256) * 2 + 0.01, "y": torch.empty(6, 256)},
+        lambda t: {"y": products_in_order(t["x"].float(), 32)},
+        (
+            '{"row":{"grid":4},"column":{"loop":32,"network":true,"ahead":4}}',
+            '{"row":{"grid":1},"column":{"loop":32,"network":true}}',
+        ),
+        bound=0.0,
+    ),
+    Case(
+        "in_order",
+        lambda: {
+            "x": _ties(6, 150),
+            "top": torch.empty(6, 5),
+            "top_at": torch.empty(6, 5, dtype=torch.int32),
+            "ascending": torch.empty(6, 150),
+        },
+        _in_order,
+        ('{"row":{"grid":4},"column":{"tile":256}}', '{"row":{"grid":1},"column":{"tile":256}}'),
+    ),
     Case(
         "rms_norm",
         lambda: {"x": _random(12, 40), "weight": _random(40), "y": torch.empty(12, 40)},

@@ -41,10 +41,12 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-// A kernel of folds, dots and pointwise operations over two to four axes, one of them perhaps of run-time extent.
+// A kernel of folds, dots and pointwise operations, and where it is asked for scans, over two to four axes, one of them
+// perhaps of run-time extent.
 class RandomKernel {
  public:
-  explicit RandomKernel(Random& random) : random_(random), builder_("random_kernel") {
+  explicit RandomKernel(Random& random, bool scans = false)
+      : random_(random), builder_("random_kernel"), scans_(scans) {
     if (random_.chance(0.3)) {
       const int64_t divisor = random_.chance(0.5) ? 1 : 4;
       size_ = builder_.size("n", {divisor * random_.below(2), divisor * 4, divisor});
@@ -114,6 +116,7 @@ class RandomKernel {
 
   ExprId value(int depth) {
     if (depth == 0) return random_.chance(0.85) ? load() : builder_.constant(DType::f32, random_.number());
+    if (scans_ && random_.chance(0.3)) return scan(depth);
     switch (random_.below(9)) {
       case 0: return builder_.op(ScalarOp::kAdd, {value(depth - 1), value(depth - 1)});
       case 1: return builder_.op(ScalarOp::kMul, {value(depth - 1), value(depth - 1)});
@@ -138,6 +141,24 @@ class RandomKernel {
         return axes.empty() ? operand : builder_.reduce(reduce, {operand}, axes);
       }
     }
+  }
+
+  // A running fold, perhaps with where its extremes stand, or a row in order.
+  ExprId scan(int depth) {
+    const ReduceOp reduce = random_.pick(std::vector{ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax, ReduceOp::kMin,
+                                                     ReduceOp::kLogSumExp, ReduceOp::kSortUp, ReduceOp::kSortDown});
+    const bool along = kernel::takes_along(reduce) && random_.chance(0.6);
+    ExprId operand = value(along ? 0 : depth - 1);  // the last places of a sum would say where things stand
+    if (along && random_.chance(0.5)) operand = builder_.op(ScalarOp::kRound, {operand});  // equals
+    const std::vector<Symbol> axes = depends(operand);
+    if (axes.empty()) return operand;
+    const Symbol axis = random_.pick(axes);
+    const bool sorts = kernel::is_sort(reduce), reversed = !sorts && random_.chance(0.3);
+    std::vector<ExprId> operands = {operand};
+    const Index place = kernel::symbol_index(axis);
+    if (along) operands.push_back(builder_.index(reversed ? extent(axis) - Index(1) - place : place));
+    const int component = along && random_.chance(0.5) ? 1 : 0;
+    return builder_.cast(DType::f32, builder_.scan(reduce, std::move(operands), axis, reversed, component));
   }
 
   // exp(x - max x), or a power of 2, or of a multiple, over its sum, or that sum alone.
@@ -186,6 +207,7 @@ class RandomKernel {
 
   Random& random_;
   Builder builder_;
+  bool scans_;
   Symbol size_ = -1;
   int64_t runtime_ = 0;
   std::vector<Symbol> axes_;
@@ -257,6 +279,11 @@ inline KernelSchedule random_loops(Random& random, const Kernel& kernel) {
   return schedule;
 }
 
+inline bool scans(const Kernel& kernel) {
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(),
+                     [](const kernel::Expr& expr) { return expr.kind == kernel::ExprKind::kScan; });
+}
+
 inline KernelSchedule random_blocks(Random& random, const Kernel& kernel) {
   KernelSchedule schedule;
   for (Symbol axis : kernel::axes_of(kernel)) {
@@ -267,6 +294,10 @@ inline KernelSchedule random_blocks(Random& random, const Kernel& kernel) {
     if (one.mapping == Mapping::kTile)
       while (one.width < most) one.width *= 2;
     one.online = one.mapping == Mapping::kLoop && random.chance(0.5);
+    if (scans(kernel)) {
+      one.network = one.mapping != Mapping::kGrid && random.chance(0.3);
+      one.ahead = one.mapping == Mapping::kLoop && random.chance(0.2) ? 2 : 1;
+    }
     one.last = one.mapping != Mapping::kLoop && one.width > 1 && random.chance(0.2);
     if (one.last && one.width > 2 && random.chance(0.7)) one.split = random.chance(0.5) ? 2 : one.width / 2;
     schedule.axes.push_back(one);

@@ -130,10 +130,10 @@ TEST(Schedules, WhatCannotBeKeptIsRefused) {
   axis row = 12, column = 40
   in x: f32[12, 40]
   out y: f32[12, 40]
-  y[row, column] = scan sum(x[row, column]; column)
+  y[row, column] = scan sort_up(x[row, column]; column)
 })";
   EXPECT_NE(
-      refusal(scan, R"({"row":{"grid":1},"column":{"loop":8}})").find("a sum walks axis 'column', which is a loop"),
+      refusal(scan, R"({"row":{"grid":1},"column":{"loop":8}})").find("a sort_up walks axis 'column', which is a loop"),
       std::string::npos);
   const char* wide = R"(kernel k {
   axis row = 4096, column = 4096

@@ -96,6 +96,15 @@ constexpr Case kCases[] = {
      "  %largest = reduce combine_max_sum_exp(%m, %s) : f32\n  %total = reduce combine_max_sum_exp.1(%m, %s) : f32\n"
      "  %d = sub(%x, %largest) : f32\n  %e = exp(%d) : f32\n  %y = div(%e, %total) : f32\n"
      "  store %y to out[4096*row + place]\n"},
+    {"running sums", "  axis row = 1024 parallel block 1\n  axis column = 1000 scan block 256 looped\n",
+     "  %x = load x[1000*row + column] : f32\n  %s = scan sum(%x) : f32\n  store %s to out[1000*row + column]\n"},
+    {"running columns", "  axis column = 1024 parallel block 64\n  axis row = 1000 scan block 16 looped\n",
+     "  %x = load x[1024*row + column] : f32\n  %s = scan log_sum_exp(%x) : f32\n"
+     "  store %s to out[1024*row + column]\n"},
+    {"rows in order", "  axis row = 4096 parallel block 2\n  axis column = 200 scan block 256\n",
+     "  %x = load x[200*row + column] : f32\n  %place = index column : i32\n  %s = scan sort_up(%x, %place) : f32\n"
+     "  %at = scan sort_up.1(%x, %place) : i32\n  %f = cast(%at) : f32\n  %y = add(%f, %s) : f32\n"
+     "  store %y to out[200*row + column]\n"},
     {"places", "  axis row = 1000 parallel block 4\n  axis column = 1048 reduce block 2048\n",
      "  %x = load x[1048*row + column] : f32\n  %place = reduce arg_max(%x) : i64\n  %y = cast(%place) : f32\n"
      "  store %y to out[row]\n"},

@@ -43,6 +43,12 @@ constexpr Golden kGoldens[] = {
     {"lstm", "lstm", R"({"step":{"loop":1},"batch":{"grid":4},"unit":{"tile":16},"source":{"tile":16}})"},
     {"sizes", "sizes", R"({"row":{"grid":4},"column":{"loop":16}})"},
 };
+// On a GPU alone.
+constexpr Golden kGpuGoldens[] = {
+    {"running", "running", R"({"row":{"grid":4},"column":{"loop":32}})"},
+    {"products", "products", R"({"row":{"grid":4},"column":{"loop":32,"network":true,"ahead":4}})"},
+    {"in_order", "in_order", R"({"row":{"grid":4},"column":{"tile":256}})"},
+};
 
 std::string cpu_text(const tile::Program& program) {
   cpu::HelperSet helpers;
@@ -55,6 +61,14 @@ TEST(TilePrinters, LoweredKernelsReadLikeTheGoldenFiles) {
     expect_golden(std::string(golden.name) + ".lowered", tile::print_program(program));
     expect_golden(std::string(golden.name) + ".triton", triton::print_tile_kernel(program).source);
     expect_golden(std::string(golden.name) + ".cpu", cpu_text(program));
+  }
+}
+
+TEST(TilePrinters, ScansReadLikeTheGoldenFiles) {
+  for (const Golden& golden : kGpuGoldens) {
+    const tile::Program program = lowered(golden.kernel, golden.schedule);
+    expect_golden(std::string(golden.name) + ".lowered", tile::print_program(program));
+    expect_golden(std::string(golden.name) + ".triton", triton::print_tile_kernel(program).source);
   }
 }
 

@@ -141,6 +141,7 @@ Text rounding_or_math(const Expr& expr, const std::vector<Text>& a, DType dtype,
     case ScalarOp::kErf: return math_call("erf", a, dtype, helpers);
     case ScalarOp::kErfc: return math_call("erfc", a, dtype, helpers);
     case ScalarOp::kSigmoid: return math_call("sigmoid", a, dtype, helpers);
+    case ScalarOp::kLogAddExp: return helper_call("log_add_exp", a, dtype, helpers);
     case ScalarOp::kPow:
       return floating ? math_call("pow", a, dtype, helpers) : helper_call("integer_power", a, dtype, helpers);
     default: return arithmetic(expr, a, dtype, helpers);

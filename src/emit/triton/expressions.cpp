@@ -283,6 +283,7 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
       if (operation.roughly || operation.dtype != DType::f32) return call("tl.rsqrt", operands, operation.dtype);
       return quotient(operation, {"1.0", Binding::kAtom, true}, {fmt::format("tl.sqrt_rn({})", operand.text)});
     case ScalarOp::kRoundTf32: return helper("round_tf32", operands, operation.dtype, helpers);
+    case ScalarOp::kLogAddExp: return helper("log_add_exp", operands, operation.dtype, helpers);
     case ScalarOp::kSign: return helper("sign", operands, operation.dtype, helpers);
     case ScalarOp::kSigmoid: return sigmoid_text(operation, operand);
     case ScalarOp::kIsNan: return infix_text({"!=", Binding::kCompare}, operand, operand);

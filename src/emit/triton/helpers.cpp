@@ -45,12 +45,11 @@ def multiply(left, right):
     return left * right
 )"},
     {"multiply_in_order", R"(@triton.jit
-def multiply_in_order(values, carried, axis: tl.constexpr, STEPS: tl.constexpr):
-    """Products along rows of 2 ** STEPS values, each row after what it carries, multiplied in the order of PyTorch's CUDA kernel: which overflow, and to what, is the same."""
+def multiply_in_order(products, axis: tl.constexpr, STEPS: tl.constexpr):
+    """Running products of rows of 2 ** STEPS values, multiplied in the order of PyTorch's CUDA kernel: which overflow, and to what, is the same."""
     lane = tl.arange(0, 2 ** STEPS)
-    if len(values.shape) == 2:
-        lane = tl.broadcast_to(lane[None, :], values.shape)
-    products = tl.where(lane == 0, values * carried, values)
+    if len(products.shape) == 2:
+        lane = tl.broadcast_to(lane[None, :], products.shape)
     for step in tl.static_range(STEPS):
         right = ((lane >> step) & 1) == 1
         before = tl.gather(products, tl.where(right, ((lane >> step) << step) - 1, lane), axis)
@@ -217,28 +216,18 @@ def value_of(order, negative_zero, dtype: tl.constexpr, descending: tl.constexpr
         value = order.to(dtype)
     return value
 )"},
-    {"order_in_row", R"(@triton.jit
-def order_in_row(value, place, length: tl.constexpr, descending: tl.constexpr):
-    """Orders of a row's values; lanes beyond its end come last."""
-    order = order_of(value, False, descending)
-    last: tl.constexpr = 2 ** (order.dtype.primitive_bitwidth - 1) - 1
-    return tl.where(place < length, order, last)
-)"},
     {"packed_with_places", R"(@triton.jit
-def packed_with_places(value, place, length: tl.constexpr, descending: tl.constexpr):
-    """A row's values and where they stand as one whole number each: the order of the value, the place, and which of the zeros it is.
-    So equals keep their order. Lanes beyond the row's end come last."""
+def packed_with_places(value, place, descending: tl.constexpr):
+    """A row's values and where they stand as one whole number each: the order of the value, the place, and which of the zeros it is. So equals keep their order."""
     order = order_of(value, True, descending)
     if value.dtype.primitive_bitwidth > 16:
         packed = (order.to(tl.int64) << 32) | (place.to(tl.int32) << 1)
-        last: tl.constexpr = 0x7FFFFFFFFFFFFFFF
     else:
         packed = (order << 16) | (place.to(tl.int32) << 1)
-        last: tl.constexpr = 0x7FFFFFFF
     if value.dtype.is_floating():
         negative_zero = (value == 0) & (order_of(value, False, False) < 0)
         packed = packed | negative_zero.to(packed.dtype)
-    return tl.where(place < length, packed, last)
+    return packed
 )"},
     {"elements_of", R"(@triton.jit
 def elements_of(packed, dtype: tl.constexpr, descending: tl.constexpr):
@@ -265,9 +254,12 @@ def lowest_first(numbers, count: tl.constexpr):
     return result
 )"},
     {"pick_lowest", R"(@triton.jit
-def pick_lowest(numbers, place, count: tl.constexpr):
+def pick_lowest(numbers, count: tl.constexpr):
     """The lowest numbers of each row in order, one after the other; no two of a row are equal."""
     last: tl.constexpr = 2 ** (numbers.dtype.primitive_bitwidth - 1) - 1
+    place = tl.arange(0, numbers.shape[len(numbers.shape) - 1])
+    if len(numbers.shape) == 2:
+        place = place[None, :]
     result = numbers
     for index in tl.static_range(count):
         lowest = tl.min(numbers, axis=len(numbers.shape) - 1, keep_dims=True)

@@ -115,22 +115,9 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
             "hardware_float8",
             "FLOAT8_SATURATES",
             "add",
-            "later_larger_at",
-            "later_smaller_at",
-            "log_add_exp",
-            "multiply_in_order",
-            "last_in_row",
             "four_of",
             "together",
             "_",
-            "order_of",
-            "value_of",
-            "order_in_row",
-            "packed_with_places",
-            "elements_of",
-            "places_of",
-            "lowest_first",
-            "pick_lowest",
             "bounded",
             kRefusedPointer};
   taken_.insert(python::reserved_names().begin(), python::reserved_names().end());
@@ -191,7 +178,7 @@ std::string KernelPrinter::run() {
     const bool one_block = !kernel_.axes[axis].cooperative || blocks_of(kernel_.axes[axis]) == 1;
     const bool persistent = is_serial(kernel_.axes[axis]) && !is_loop_axis(axis) && is_dimension(axis) && one_block;
     if (persistent && python::has_word(text, axis_names_[axis]))
-      head.push_back(fmt::format("{} = {}", axis_names_[axis], wide(axis, lanes(axis))));
+      head.push_back(fmt::format("{} = {}", axis_names_[axis], wide(axis, arange(axis))));
   }
   lines.insert(lines.begin(), head.begin(), head.end());
   if (!kernel_.doc.empty()) lines.insert(lines.begin(), "\"\"\"" + kernel_.doc + "\"\"\"");
@@ -216,8 +203,7 @@ std::string KernelPrinter::block_name(int axis) const { return "BLOCK_" + upper(
 // narrow.
 std::string KernelPrinter::block_start(int axis) const {
   const std::string& name = axis_names_[axis];
-  return backwards_ || kernel_.axes[axis].reversed ? fmt::format("{}_block * {}", name, block_name(axis))
-                                                   : name + "_start";
+  return backwards_ ? fmt::format("{}_block * {}", name, block_name(axis)) : name + "_start";
 }
 
 std::string KernelPrinter::arange(int axis) const {
@@ -226,11 +212,6 @@ std::string KernelPrinter::arange(int axis) const {
   std::vector<std::string> parts(dimensions_.count, "None");
   parts[dimensions_.of_axis[axis]] = ":";
   return fmt::format("{}[{}]", out, join(parts, ", "));
-}
-
-std::string KernelPrinter::lanes(int axis) const {
-  if (!kernel_.axes[axis].reversed) return arange(axis);
-  return fmt::format("{} - 1 - {}", block_name(axis), arange(axis));
 }
 
 std::string KernelPrinter::tile_shape(const std::vector<bool>& axes) const {
@@ -492,10 +473,8 @@ void KernelPrinter::body(const std::vector<Stmt>& statements) {
       case StmtKind::kLet: let(statement.expr); break;
       case StmtKind::kStore: store(statement.store); break;
       case StmtKind::kLoop: loop(statement); break;
-      case StmtKind::kInit:
-        kernel_.exprs[statement.expr].kind == ExprKind::kScan ? init_scan(statement.expr) : init(statement.expr);
-        break;
-      case StmtKind::kScan: scan(statement.expr); break;
+      case StmtKind::kInit: init(statement.expr); break;
+      case StmtKind::kScan: throw Error(ErrorKind::kInternal, "kernel " + kernel_.name + ": a Scan has no such form");
       case StmtKind::kAccumulate: accumulate(statement.expr); break;
       case StmtKind::kFinish: finish(statement.expr); break;
     }
@@ -517,11 +496,8 @@ void KernelPrinter::loop(const Stmt& statement) {
   backwards_ = reads_again && loop_axes == 1 && !backwards_ && can_go_backwards();
 
   scopes_.push_back({});
-  scan_line_.reset();
   body(statement.body);
-  const size_t counted = scopes_.back().lines.size();
   std::vector<std::string> lines = close_scope(true);
-  const size_t definitions = lines.size() - counted;
   if (backwards_) line("# Backwards: what the pass before read last is still in the cache.");
   for (int axis = static_cast<int>(kernel_.axes.size()) - 1; axis >= 0; --axis) {
     if (!is_loop_axis(axis)) continue;
@@ -536,18 +512,14 @@ void KernelPrinter::loop(const Stmt& statement) {
     }
     std::string head = fmt::format("for {} in {}(0, {}):", name,
                                    kernel_.axes[axis].unrolled ? "tl.static_range" : "range", end);
-    const bool backwards = backwards_ || kernel_.axes[axis].reversed;
-    if (backwards && !is_dimension(axis)) head = fmt::format("for {} in range({} - 1, -1, -1):", name, end);
+    if (backwards_ && !is_dimension(axis)) head = fmt::format("for {} in range({} - 1, -1, -1):", name, end);
     if (is_dimension(axis)) {
       const std::string block = block_name(axis);
-      head = backwards ? fmt::format("for {}_block in range(tl.cdiv({}, {}) - 1, -1, -1):", name, end, block)
-                       : fmt::format("for {}_start in range(0, {}, {}):", name, end, block);
-      if (kernel_.axes[axis].ahead > 1) {
-        head = fmt::format("for {}_start in range(0, {}, {} * {}):", name, end, kernel_.axes[axis].ahead, block);
-        lines = read_ahead(lines, definitions + scan_line_.value_or(counted), axis);
-      } else if (python::has_word(join(lines, "\n"), name)) {
+      head = backwards_ ? fmt::format("for {}_block in range(tl.cdiv({}, {}) - 1, -1, -1):", name, end, block)
+                        : fmt::format("for {}_start in range(0, {}, {}):", name, end, block);
+      if (python::has_word(join(lines, "\n"), name)) {
         lines.insert(lines.begin(),
-                     fmt::format("{} = {}", name, wide(axis, fmt::format("{} + {}", block_start(axis), lanes(axis)))));
+                     fmt::format("{} = {}", name, wide(axis, fmt::format("{} + {}", block_start(axis), arange(axis)))));
       }
     }
     for (std::string& one : lines) one = indented(one);
@@ -560,7 +532,7 @@ void KernelPrinter::loop(const Stmt& statement) {
 ExprId KernelPrinter::stop_of_loop(const Stmt& statement, int axis) const {
   std::vector<ExprId> folds;
   for (const Stmt& inner : statement.body) {
-    if (inner.kind == StmtKind::kStore || inner.kind == StmtKind::kScan) return kNoExpr;
+    if (inner.kind == StmtKind::kStore) return kNoExpr;
     if (inner.kind == StmtKind::kAccumulate) folds.push_back(inner.expr);
   }
   const ExprId stop = stop_of(kernel_, axis, folds);

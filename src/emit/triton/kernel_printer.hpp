@@ -1,6 +1,6 @@
 // Prints one KernelIR kernel as a @triton.jit function. The walk over the body, axes and expressions is in
 // kernel_printer.cpp, loads and stores in accesses.cpp; what Reduces become in reductions.cpp, and in exchange.cpp
-// where a row is spread over several programs; Scans in scans.cpp.
+// where a row is spread over several programs. Scans are no kernels of this form.
 //
 // A value's tile has the dimensions of tile_dimensions.hpp, of size 1 where the value does not vary; a value that
 // varies along none is a scalar. So broadcasting never has to be spelled out.
@@ -64,10 +64,7 @@ class KernelPrinter {
   bool is_loop_axis(int axis) const { return kernel_.axes[axis].looped; }
   std::string arange(int axis) const;
   std::string block_name(int axis) const;
-  std::string block_start(int axis) const;  // of a looped axis of the tile, within its loop
-  // A block of a reversed axis is loaded from its end, so that the first lane is the first of the scan: Triton's own
-  // backward scan turns every value round among the lanes of the warp and back again, ten shuffles an element.
-  std::string lanes(int axis) const;
+  std::string block_start(int axis) const;                      // of a looped axis of the tile, within its loop
   std::string tile_shape(const std::vector<bool>& axes) const;  // "[BLOCK_ROW, 1]"
   std::vector<std::string> program_id_lines(const std::string& body) const;
   std::string wide(int axis, const std::string& text) const;
@@ -122,13 +119,13 @@ class KernelPrinter {
   bool yields_outside(kernel_ir::ExprId id, const std::vector<kernel_ir::Guard>& guards, double identity) const;
   std::string valid_mask();
   std::string full_tile(kernel_ir::ExprId reduce) const;
-  std::string fold(const std::string& text, std::string_view function) const;  // tl.sum over the reduce or scan axes of
+  std::string fold(const std::string& text, std::string_view function) const;  // tl.sum over the reduce axes of
                                                                                // the tile
   std::string fold_with(const std::string& text, const std::string& helper);   // tl.reduce over them
   void fold_at(kernel_ir::ExprId id, const std::string& value, const std::string& index);
   std::string position_text() const;
   int64_t reduced_elements() const;
-  std::vector<int> folded_dimensions() const;  // of the tile, that reduce or scan axes are
+  std::vector<int> folded_dimensions() const;  // of the tile, that reduce axes are
   bool folds() const;
   bool keeps_first_place(kernel_ir::ExprId id) const;
   struct LaneCounts {
@@ -146,19 +143,6 @@ class KernelPrinter {
   std::vector<std::string> block_results(kernel_ir::ExprId id);
   void combine_blocks(kernel_ir::ExprId id, const std::vector<std::string>& parts, const std::string& present);
   void exchange(const std::vector<kernel_ir::ExprId>& reduces);
-  // Scans
-  void init_scan(kernel_ir::ExprId id);
-  void scan(kernel_ir::ExprId id);
-  void sort(kernel_ir::ExprId id);
-  std::vector<std::string> carries(kernel_ir::ExprId id);
-  std::string combined(kernel_ir::ExprId id, const std::vector<std::string>& before,
-                       const std::vector<std::string>& after);
-  std::string scanned_block(kernel_ir::ExprId id, const std::vector<std::string>& values);
-  std::string folded_block(kernel_ir::ExprId id, const std::vector<std::string>& values);
-  std::vector<std::string> scan_operands(kernel_ir::ExprId id);
-  std::string scan_helper(kernel_ir::ExprId id);
-  void network(kernel_ir::ExprId id, const std::vector<std::string>& values, const std::vector<std::string>& running);
-  std::vector<std::string> read_ahead(const std::vector<std::string>& lines, size_t scan_line, int axis);
 
   // Names and lines
   std::string fresh(const std::string& wanted, const std::string& suffix);
@@ -188,7 +172,6 @@ class KernelPrinter {
   bool roughly_ = false;
   bool backwards_ = false;                       // the loop printed last goes from the end to the start
   int64_t exchanges_ = 0, exchanged_slots_ = 0;  // so far
-  std::optional<size_t> scan_line_;              // of a loop's lines, where its first Scan begins
   std::vector<Scope> scopes_;
   std::vector<Mark> marks_;
 };

@@ -75,11 +75,7 @@ class PaddingFinder {
     }
   }
 
-  // A scan that walks forwards meets the padded lanes last.
-  bool folds_padding(const Expr& expr) const {
-    return expr.kind == ExprKind::kReduce ||
-           (expr.kind == ExprKind::kScan && kernel_.axes[scan_axis_of(kernel_)].reversed);
-  }
+  static bool folds_padding(const Expr& expr) { return expr.kind == ExprKind::kReduce; }
 
   int selects() {
     evaluate_all();

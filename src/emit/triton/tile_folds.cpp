@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <optional>
 
 namespace kw::triton {
@@ -10,9 +11,15 @@ using kernel::ReduceOp;
 
 namespace {
 
+std::string noted(const std::string& helper, std::set<std::string>& helpers) {
+  helpers.insert(helper);
+  return helper;
+}
+
 // By which Triton has to be told to fold; nullopt where it has a function of its own, or where there is none.
 std::optional<std::string> fold_helper(ReduceOp reduce, DType dtype) {
   if (reduce == ReduceOp::kProd) return "multiply";
+  if (reduce == ReduceOp::kLogSumExp) return "log_add_exp";
   if (!is_floating(dtype)) return std::nullopt;
   if (reduce == ReduceOp::kMax) return "larger";
   return reduce == ReduceOp::kMin ? std::optional<std::string>("smaller") : std::nullopt;
@@ -77,13 +84,62 @@ std::string place_line(const std::string& name, const Text& tile, const std::str
                      stay_text(dimensions));
 }
 
-std::string scan_text(const Text& tile, ReduceOp reduce, DType dtype, size_t dimension, const std::string& options,
-                      std::set<std::string>& helpers) {
-  if (reduce == ReduceOp::kSum) return fmt::format("tl.cumsum({}, {}{})", tile.text, dimension, options);
-  if (reduce != ReduceOp::kProd && reduce != ReduceOp::kMax && reduce != ReduceOp::kMin) return "";
-  const std::string helper = reduce == ReduceOp::kProd ? "multiply" : reduce == ReduceOp::kMax ? "larger" : "smaller";
-  helpers.insert(helper);
-  return combine_text("tl.associative_scan", tile, dtype, std::to_string(dimension), helper, options);
+std::string fold_along_text(const Text& tile, const Text& along, ReduceOp reduce, const FoldedDimensions& dimensions,
+                            std::set<std::string>& helpers) {
+  return fmt::format("tl.reduce(({}, {}), {}, {}{})", tile.text, along.text, dimensions.folded[0],
+                     noted(reduce == ReduceOp::kMax ? "later_larger_at" : "later_smaller_at", helpers),
+                     stay_text(dimensions));
+}
+
+std::string scan_text(const tile::Instruction& scan, const std::vector<Text>& tiles, DType dtype, size_t dimension,
+                      int64_t width, std::set<std::string>& helpers) {
+  const ReduceOp reduce = scan.reduce;
+  if (scan.way == tile::ScanWay::kNetwork)
+    return fmt::format("{}({}, axis={}, STEPS={})", noted("multiply_in_order", helpers), tiles[0].text, dimension,
+                       std::bit_width(static_cast<uint64_t>(width)) - 1);
+  if (reduce == ReduceOp::kFirst && scan.reversed)
+    return fmt::format("{}({}, axis={})", noted("last_in_row", helpers), tiles[0].text, dimension);
+  const std::string options = scan.reversed ? ", reverse=True" : "";
+  if (reduce == ReduceOp::kSum || reduce == ReduceOp::kProd)
+    return fmt::format("tl.cum{}({}, {}{})", kernel::name_of(reduce), tiles[0].text, dimension, options);
+  const bool largest = reduce == ReduceOp::kMax;
+  if (tiles.size() == 2)
+    return fmt::format("tl.associative_scan(({}, {}), {}, {}{})", tiles[0].text, tiles[1].text, dimension,
+                       noted(largest ? "later_larger_at" : "later_smaller_at", helpers), options);
+  if (!largest && reduce != ReduceOp::kMin && reduce != ReduceOp::kLogSumExp) return "";
+  const std::string helper = reduce == ReduceOp::kLogSumExp ? "log_add_exp" : largest ? "larger" : "smaller";
+  return combine_text("tl.associative_scan", tiles[0], dtype, std::to_string(dimension), noted(helper, helpers),
+                      options);
+}
+
+// Each element and its place become one whole number, in whose order the row is to stand; so equals keep their order
+// and one network moves both.
+std::vector<std::string> sort_lines(const tile::Instruction& sort, const std::vector<std::string>& results,
+                                    const std::vector<Text>& tiles, const std::vector<DType>& types, int64_t width,
+                                    const std::string& numbers, std::set<std::string>& helpers) {
+  const bool with_places = tiles.size() > 1;
+  const std::string flag = sort.reduce == ReduceOp::kSortDown ? "True" : "False";
+  helpers.insert({"order_of", "value_of"});
+  std::vector<std::string> lines;
+  if (with_places)
+    lines.push_back(fmt::format("{} = {}({}, {}, {})", numbers, noted("packed_with_places", helpers), tiles[0].text,
+                                tiles[1].text, flag));
+  else lines.push_back(fmt::format("{} = order_of({}, False, {})", numbers, tiles[0].text, flag));
+  const auto first = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(sort.integer)));
+  if (sort.way == tile::ScanWay::kPicked)
+    lines.push_back(fmt::format("{0} = {1}({0}, {2})", numbers, noted("pick_lowest", helpers), sort.integer));
+  else
+    lines.push_back(fmt::format("{0} = {1}({0}, {2})", numbers, noted("lowest_first", helpers),
+                                sort.integer == 0 || 2 * first > width ? 0 : first));
+  if (with_places) {
+    lines.push_back(fmt::format("{} = {}({}, {}, {})", results[0], noted("elements_of", helpers), numbers,
+                                dtype_name(types[0]), flag));
+    lines.push_back(fmt::format("{} = {}({}){}", results[1], noted("places_of", helpers), numbers,
+                                types[1] == DType::i64 ? ".to(tl.int64)" : ""));
+  } else {
+    lines.push_back(fmt::format("{} = value_of({}, 0, {}, {})", results[0], numbers, dtype_name(types[0]), flag));
+  }
+  return lines;
 }
 
 }  // namespace kw::triton

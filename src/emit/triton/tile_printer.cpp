@@ -8,6 +8,7 @@
 #include <set>
 
 #include "emit/triton/consumers.hpp"
+#include "emit/python_text.hpp"
 #include "emit/triton/expressions.hpp"
 #include "emit/triton/helpers.hpp"
 #include "emit/triton/lane_dimensions.hpp"
@@ -201,10 +202,10 @@ class TilePrinter {
       return;
     }
     const std::string layout = consumers_ ? consumers_->layout_of(type(value)) : "";
-    give(value,
-         {fmt::format("{}({}, {}, {}{})", full_, shape_text(type(value).lanes), number.text,
-                      dtype_name(type(value).dtype), layout.empty() ? "" : ", " + layout)},
-         {});
+    const Text full{fmt::format("{}({}, {}, {}{})", full_, shape_text(type(value).lanes), number.text,
+                                dtype_name(type(value).dtype), layout.empty() ? "" : ", " + layout)};
+    if (values_.is_true(value)) texts_[value] = full;  // the condition of what is spread over these lanes
+    else give(value, full, {});
   }
 
   void print_index(const Instruction& one) {
@@ -231,6 +232,9 @@ class TilePrinter {
     if (!texts_[value].text.empty()) return;  // printed with the load of its operand
     if (one.op == ScalarOp::kBounded) return print_bounded(one);
     const Lanes& lanes = type(value).lanes;
+    if (one.op == ScalarOp::kSelect && values_.is_true(one.operands[0]))
+      return give(value, {fmt::format("tl.broadcast_to({}, {})", text(one.operands[1], lanes).text, shape_text(lanes))},
+                  one.operands);
     const Operation operation = operations_.of(one);
     while (true) {
       std::vector<Text> operands;
@@ -241,16 +245,8 @@ class TilePrinter {
       const Text result = operation_text(operation, operands, helpers);
       if (indent_ + name(value).size() + 3 + result.text.size() > kLongestLine && name_longest(one.operands)) continue;
       helpers_.insert(helpers.begin(), helpers.end());
-      return give(value, result, one.operands, !takes_last_of(one));
+      return give(value, result, one.operands, !full_rank_ || !values_.takes_last_of(one));
     }
-  }
-
-  // Is it computed from what the iteration before left, for another value than the next one? Behind that, both would
-  // have to be kept.
-  bool takes_last_of(const Instruction& one) const {
-    const auto is_argument = [&](Value operand) { return values_.alike().argument_of(operand) == operand; };
-    return full_rank_ && values_.only_operation(one.results[0]) != nullptr &&
-           std::any_of(one.operands.begin(), one.operands.end(), is_argument);
   }
 
   // Where a mask withheld what an index is made of, it may be anything, and is nobody's mistake.
@@ -278,10 +274,15 @@ class TilePrinter {
           (longest == kNoValue || texts_[operand].text.size() > texts_[longest].text.size()))
         longest = operand;
     if (longest == kNoValue) return false;
-    assign(name(longest), texts_[longest].text);
-    texts_[longest] = {name(longest)};
-    mentions_[longest].clear();
+    name_here(longest);
     return true;
+  }
+
+  void name_here(Value value) {
+    if (texts_[value].text == name(value) || python::is_identifier(texts_[value].text)) return;
+    assign(name(value), texts_[value].text);
+    texts_[value] = {name(value)};
+    mentions_[value].clear();
   }
 
   void print_renamed(const Instruction& one) {
@@ -453,9 +454,17 @@ class TilePrinter {
   void print_fold(const Instruction& one) {
     const Value operand = one.operands[0];
     if (one.reduce == ReduceOp::kArgMax || one.reduce == ReduceOp::kArgMin) return print_place(one);
+    if (one.operands.size() == 2 && kernel::takes_along(one.reduce)) return print_fold_along(one);
     const std::string text = fold_text(texts_[operand], one.reduce, type(operand).dtype, dimensions_of(one), helpers_);
     if (text.empty()) refuse(fmt::format("a fold by {}", kernel::name_of(one.reduce)));
     give(one.results[0], {text}, one.operands, !full_rank_);
+  }
+
+  void print_fold_along(const Instruction& one) {
+    if (one.lanes.size() != 1) refuse("an extreme of several lanes that takes something along");
+    assign(fmt::format("{}, {}", name(one.results[0]), name(one.results[1])),
+           fold_along_text(texts_[one.operands[0]], texts_[one.operands[1]], one.reduce, dimensions_of(one), helpers_));
+    for (Value result : one.results) texts_[result] = {name(result)};
   }
 
   void print_place(const Instruction& one) {
@@ -470,14 +479,38 @@ class TilePrinter {
     texts_[one.results[0]] = {name(one.results[0])};
   }
 
+  // The dimension of tiles that a lane is.
+  size_t dimension_of(Symbol lane, Value tile) const {
+    if (full_rank_) return static_cast<size_t>(lane_dimensions_.of_lane[lane]);
+    const Lanes& lanes = type(tile).lanes;
+    return static_cast<size_t>(std::find(lanes.begin(), lanes.end(), lane) - lanes.begin());
+  }
+
   void print_scan(const Instruction& one) {
-    const Value operand = one.operands[0];
-    const Lanes& lanes = type(operand).lanes;
-    const auto axis = std::find(lanes.begin(), lanes.end(), one.from) - lanes.begin();
-    const std::string text = scan_text(texts_[operand], one.reduce, type(operand).dtype, static_cast<size_t>(axis),
-                                       one.reversed ? ", reverse=True" : "", helpers_);
-    if (text.empty()) refuse(fmt::format("a scan by {}", kernel::name_of(one.reduce)));
-    give(one.results[0], {text}, one.operands);
+    const size_t dimension = dimension_of(one.from, one.operands[0]);
+    std::vector<Text> tiles;
+    std::vector<DType> types;
+    std::vector<std::string> results;
+    for (Value operand : one.operands) {
+      if (one.operands.size() > 1) name_here(operand);
+      tiles.push_back(texts_[operand]);
+      types.push_back(type(operand).dtype);
+    }
+    for (Value result : one.results) results.push_back(name(result));
+    if (kernel::is_sort(one.reduce)) {
+      const size_t last = full_rank_ ? static_cast<size_t>(lane_dimensions_.count) : type(one.operands[0]).lanes.size();
+      if (dimension + 1 != last) refuse("a sort that is not along the last dimension");
+      std::string numbers = results[0] + "_numbers";
+      while (names_.is_taken(numbers)) numbers += "_";
+      for (const std::string& text : sort_lines(one, results, tiles, types, width(one.from), numbers, helpers_))
+        line(text);
+    } else {
+      const std::string text = scan_text(one, tiles, types[0], dimension, width(one.from), helpers_);
+      if (text.empty()) refuse(fmt::format("a scan by {}", kernel::name_of(one.reduce)));
+      if (results.size() == 1) return give(one.results[0], {text}, one.operands, !full_rank_);
+      assign(join(results, ", "), text);
+    }
+    for (Value result : one.results) texts_[result] = {name(result)};
   }
 
   // --- Control ---

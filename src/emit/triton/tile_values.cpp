@@ -50,6 +50,18 @@ const Instruction* TileValues::only_operation(Value value) const {
   return user->kind == Kind::kOp && body_of_.at(user) == own_body_[value] ? user : nullptr;
 }
 
+bool TileValues::takes_last_of(const Instruction& operation) const {
+  return only_operation(operation.results[0]) != nullptr &&
+         std::any_of(operation.operands.begin(), operation.operands.end(),
+                     [&](Value operand) { return alike_.argument_of(operand) == operand; });
+}
+
+bool TileValues::is_true(Value value) const {
+  const Instruction* made = maker(value);
+  const bool is_condition = program_.values[value].type.dtype == DType::b1;
+  return made && made->kind == Kind::kConstant && is_condition && made->integer != 0;
+}
+
 bool TileValues::is_nonnegative(Value value) const {
   const Instruction* made = maker(value);
   if (is_floating(program_.values[value].type.dtype)) return range(value).low >= 0;
@@ -105,6 +117,20 @@ bool TileValues::holds_within(Value mask, const std::set<Value>& parts) const {
   return std::includes(own.begin(), own.end(), parts.begin(), parts.end());
 }
 
+// Is what the parts withhold along the lane its end alone?
+bool TileValues::withholds_end(const std::set<Value>& parts, tile::Symbol lane) const {
+  return std::all_of(parts.begin(), parts.end(), [&](Value part) {
+    if (!tile::has_lane(program_.values[part].type.lanes, lane)) return true;
+    const Instruction* made = maker(part);
+    if (!made || made->kind != Kind::kOp || made->op != ScalarOp::kLess) return false;
+    const Instruction *place = maker(made->operands[0]), *end = maker(made->operands[1]);
+    if (!place || !end || place->kind != Kind::kIndex || end->kind != Kind::kConstant) return false;
+    const auto linear = kernel::linear_in(place->index, lane);
+    const auto slope = linear ? kernel::as_constant(linear->coefficient) : std::nullopt;
+    return slope && *slope > 0;
+  });
+}
+
 bool TileValues::is_seen(Value value, const std::set<Value>& parts, std::set<Value>& known) const {
   if (!known.insert(value).second) return false;
   if (leaves_branch_[value]) return true;
@@ -125,6 +151,11 @@ bool TileValues::is_seen(Value value, const std::set<Value>& parts, std::set<Val
         return is_seen(user->results[0], parts, known);
       case Kind::kLoad:
       case Kind::kStore: return !holds_within(user->access.mask, parts);
+      // A walk forwards meets the end of a lane last.
+      case Kind::kScan:
+        if (kernel::is_sort(user->reduce) || user->reversed || !withholds_end(parts, user->from)) return true;
+        return std::any_of(user->results.begin(), user->results.end(),
+                           [&](Value result) { return is_seen(result, parts, known); });
       // Lanes that stay apart are each as they were.
       case Kind::kFold: return is_folded(*user) || is_seen(user->results[0], parts, known);
       case Kind::kFor:

@@ -21,6 +21,10 @@ class TileValues {
   // The operation that alone uses it, in the body in which it is made; nullptr where there is another use.
   const tile::Instruction* only_operation(tile::Value value) const;
 
+  // Is the operation computed from what the iteration before left, for another value than the next one? Behind that,
+  // both would have to be kept.
+  bool takes_last_of(const tile::Instruction& operation) const;
+  bool is_true(tile::Value value) const;  // a constant condition that holds
   // A whole number, as far as indices and constants say, or a float.
   bool is_nonnegative(tile::Value value) const;
   // Does anything see what the load yields where its mask does not hold? What is stored under that mask does not.
@@ -33,6 +37,7 @@ class TileValues {
   bool has_all_lanes(tile::Value value, tile::Value mask) const;
   void collect_parts(tile::Value mask, std::set<tile::Value>& parts) const;
   bool holds_within(tile::Value mask, const std::set<tile::Value>& parts) const;
+  bool withholds_end(const std::set<tile::Value>& parts, tile::Symbol lane) const;
   bool is_seen(tile::Value value, const std::set<tile::Value>& parts, std::set<tile::Value>& known) const;
   kernel::ValueRange range(tile::Value value) const;
   kernel::ValueRange carried_range(tile::Value value) const;

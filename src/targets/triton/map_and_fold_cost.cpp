@@ -154,11 +154,15 @@ class MapAndFoldEstimate {
     for (const Instruction& one : loop.body) see(one, true);
     set_axes(loop.results, false);
     if (!is_innermost) return;
-    double steps = 1;
-    for (const Axis& axis : axes_)
-      if (axis.walked) steps *= axis.blocks;
-    work_.iterations += steps;
+    work_.iterations += steps();
     count_carried(loop);
+  }
+
+  double steps() const {
+    double count = 1;
+    for (const Axis& axis : axes_)
+      if (axis.walked) count *= axis.blocks;
+    return count;
   }
 
   // Folds, of which several values may be carried: those whose next values need each other. Beside them counts and
@@ -214,6 +218,12 @@ class MapAndFoldEstimate {
         work_.folds += is_second(one) ? 0 : 1;
       }
       for (Symbol lane : one.lanes) axes[axis_of_[lane]] = false;
+    }
+    if (one.kind == Kind::kScan) {
+      axes[axis_of_[one.from]] = true;
+      work_.estimate.flops += weight_of_scan(one.reduce) * points(axes) * static_cast<double>(one.results.size());
+      // Lanes of a block wait for those before them, in every block; what is carried counts where the loop ends.
+      work_.folds += in_loop ? 2 * steps() - 1 : 2;
     }
     if (one.kind == Kind::kOp) {
       is_place = std::all_of(one.operands.begin(), one.operands.end(), [&](Value value) { return is_place_[value]; });
@@ -333,7 +343,7 @@ class MapAndFoldEstimate {
   std::vector<Run> runs_of(const Index& offset) const {
     std::vector<Run> runs;
     for (const kernel::IndexTerm& term : offset.terms) {
-      if (term.factors.size() != 1 || term.coefficient < 1) continue;
+      if (term.factors.size() != 1) continue;
       const kernel::IndexFactor& factor = term.factors[0];
       const bool remains = factor.kind == kernel::IndexFactor::Kind::kRemainder;
       if (factor.kind == kernel::IndexFactor::Kind::kQuotient) continue;
@@ -345,7 +355,7 @@ class MapAndFoldEstimate {
         const Axis& axis = axes_[axis_of_[symbol]];
         if (static_cast<Symbol>(symbol) != (axis.lane >= 0 ? axis.lane : axis.block)) continue;
         const auto divisor = remains ? kernel::as_constant(*factor.divisor) : std::nullopt;
-        runs.push_back({axis_of_[symbol], static_cast<double>(term.coefficient),
+        runs.push_back({axis_of_[symbol], std::abs(static_cast<double>(term.coefficient)),  // either way
                         divisor ? std::min(axis.width, static_cast<double>(*divisor)) : axis.width});
       }
     }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "lower/scans.hpp"
 #include "plan/axes.hpp"
 #include "plan/group_kinds.hpp"
+#include "plan/lifted_kernel.hpp"
 #include "targets/triton/schedulers.hpp"
 
 namespace kw::triton {
@@ -13,7 +15,6 @@ using namespace plan;
 
 namespace {
 
-using kernel_ir::AxisKind;
 using kernel_ir::Kernel;
 
 // How a group's rows lie in memory, after ordering and coalescing.
@@ -21,12 +22,12 @@ struct Rows {
   int64_t count = 1;       // points of the parallel axes
   int64_t length = 1;      // of the scan axis
   bool along_rows = true;  // the scan axis is the contiguous one
+  bool forwards = true;    // most of what is read and written lies in the order of the walk
 };
 
 void prepare(Kernel& kernel) {
   order_by_stride(kernel);
   coalesce(kernel);
-  if (!kernel_ir::sorts(kernel)) face_forwards(kernel);
 }
 
 Rows rows_of(const Kernel& kernel) {
@@ -34,6 +35,12 @@ Rows rows_of(const Kernel& kernel) {
   const int scan = kernel_ir::scan_axis_of(kernel);
   rows.count = parallel_points(kernel);
   rows.length = kernel.axes[scan].extent;
+  int64_t forwards = 0;
+  for (const auto& one : traffic_of(kernel)) {
+    const int64_t stride = stride_along(*one.access, scan);
+    forwards += stride < 0 ? -one.bytes : stride > 0 ? one.bytes : 0;
+  }
+  rows.forwards = forwards >= 0;
   for (const auto& one : traffic_of(kernel)) {
     if (!uses_axis(*one.access, scan)) continue;
     for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis)
@@ -63,8 +70,7 @@ int64_t chunk_of_product(const Rows& rows) {
 constexpr int64_t kWidestNetwork = 256;
 
 bool multiplies_in_order(const Kernel& kernel, const Rows& rows) {
-  if (!rows.along_rows || kernel.axes[kernel_ir::scan_axis_of(kernel)].reversed || chunk_of_product(rows) == 0 ||
-      chunk_of_product(rows) > kWidestNetwork)
+  if (!rows.along_rows || !rows.forwards || chunk_of_product(rows) == 0 || chunk_of_product(rows) > kWidestNetwork)
     return false;
   return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
     return expr.kind == kernel_ir::ExprKind::kScan && expr.reduce == kernel_ir::ReduceOp::kProd &&
@@ -111,8 +117,9 @@ void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chos
 
 // Do all sorts want so few places that they are picked one after the other?
 bool only_picks(const Kernel& kernel) {
+  const int64_t length = kernel.axes[kernel_ir::scan_axis_of(kernel)].extent;
   return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-    return !is_sort(expr) || kernel_ir::picks_one_by_one(kernel, expr);
+    return !is_sort(expr) || (expr.operands.size() > 1 && lower::picks_one_by_one(expr.integer, length));
   });
 }
 
@@ -195,21 +202,20 @@ void block(Kernel& kernel, const Parameters& parameters, const ParameterTable& t
   scan.looped = table.read(parameters, "persistent") == 0 && !kernel_ir::sorts(kernel);
   scan.block = next_power_of_two(scan.extent);
   if (scan.looped) scan.block = std::min(table.read(parameters, "r_block"), scan.block);
-  // As many blocks as there are: none stands outside the row.
-  if (scan.looped)
-    for (scan.ahead = table.read(parameters, "ahead"); blocks_of(scan) % scan.ahead != 0;) scan.ahead /= 2;
   kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
   kernel.num_stages = 1;
 }
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   prepare(group.kernel);
-  const bool in_order = !kernel_ir::sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
-  for (auto& expr : group.kernel.exprs)
-    expr.network = in_order && expr.kind == kernel_ir::ExprKind::kScan && expr.reduce == kernel_ir::ReduceOp::kProd;
+  ScanWalk walk;
+  walk.network = !kernel_ir::sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
   block(group.kernel, parameters, takes());
+  // As many blocks as there are: none stands outside the row.
+  const kernel_ir::Axis& row = group.kernel.axes.back();
+  for (walk.ahead = takes().read(parameters, "ahead"); blocks_of(row) % walk.ahead != 0;) walk.ahead /= 2;
   ScheduledGroup result;
-  result.kernels.push_back(as_scheduled(std::move(group)));
+  result.tiles.push_back(as_tiles(std::move(group), walk));
   return result;
 }
 
