@@ -347,8 +347,9 @@ class TakenApart {
     const auto carry = [&](const std::vector<Value>& values) {
       for (size_t one = 0; one < values.size(); ++one) values_[values[one]] = carried[one];
     };
-    for (int64_t at = *begin; at < *end; at += loop.step) {
-      numbers_[loop.symbol] = at;
+    const int64_t iterations = (*end - *begin + loop.step - 1) / loop.step;
+    for (int64_t turn = 0; turn < iterations; ++turn) {
+      numbers_[loop.symbol] = *begin + (loop.reversed ? iterations - 1 - turn : turn) * loop.step;
       carry(loop.arguments);
       emit(loop.body);
       for (size_t one = 0; one < carried.size(); ++one) carried[one] = values_.at(loop.yields[one]);
