@@ -279,7 +279,7 @@ tile::Index Mapped::translate(const kernel::Index& index, bool whole) const {
 std::vector<tile::Symbol> folded_symbols(const kernel::Kernel& kernel, const Mapped& mapped) {
   std::vector<tile::Symbol> symbols;
   for (const kernel::Expr& expr : kernel.exprs)
-    if (expr.kind == kernel::ExprKind::kReduce)
+    if (expr.kind == kernel::ExprKind::kReduce || expr.kind == kernel::ExprKind::kScan)
       for (kernel::Symbol axis : expr.axes)
         for (tile::Symbol symbol : {mapped.axes[axis].lane, mapped.axes[axis].outer})
           if (symbol >= 0) symbols.push_back(symbol);

@@ -50,7 +50,7 @@ struct Mapped {
   tile::Index translate(const kernel::Index& index, bool whole = false) const;
 };
 
-// Lanes and loops along the axes that something folds.
+// Lanes and loops along the axes that something folds or scans.
 std::vector<tile::Symbol> folded_symbols(const kernel::Kernel& kernel, const Mapped& mapped);
 
 Mapped map_axes(const kernel::Kernel& kernel, const KernelSchedule& schedule);

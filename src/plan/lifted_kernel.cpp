@@ -99,7 +99,7 @@ class Lifter {
         if (store.last == last) lift.store(store, unseen_by(store));
     draft_.schedule.warps = kernel.num_warps;
     draft_.schedule.max_registers = kernel.max_registers;
-    draft_.schedule.cache_hints = folds_;
+    draft_.schedule.cache_hints = folds_ || kernel_ir::scan_axis_of(kernel) >= 0;
     draft_.schedule.serpentine = std::any_of(kernel.axes.begin(), kernel.axes.end(), [](const kernel_ir::Axis& axis) {
       return axis.looped && axis.kind == AxisKind::kReduce;
     });
