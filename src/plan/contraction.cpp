@@ -158,7 +158,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
             {"order", 8},
             {"bulk", 1},
             {"consumers", kConsumers},
-            {"scheme", kFp16x3}};
+            {"scheme", kFp16x3},
+            {"split_k", 1}};
   return {{"block_m", rows},
           {"block_n", columns},
           {"block_k", depth},

@@ -16,6 +16,8 @@
 #include "emit/triton/tile_atomics.hpp"
 #include "emit/triton/tile_folds.hpp"
 #include "emit/triton/tile_launch.hpp"
+#include "emit/triton/tile_loops.hpp"
+#include "emit/triton/tile_matrices.hpp"
 #include "emit/triton/tile_names.hpp"
 #include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_operations.hpp"
@@ -380,33 +382,14 @@ class TilePrinter {
 
   void print_dot(const Instruction& one) {
     const Value total = one.operands[0], result = one.results[0];
-    const Lanes& kept = type(total).lanes;
-    const auto has = [](const Lanes& lanes, Symbol lane) {
-      return std::find(lanes.begin(), lanes.end(), lane) != lanes.end();
-    };
-    Value left = one.operands[1], right = one.operands[2];
-    Lanes batch, inner, rows, columns;
-    for (Symbol lane : type(left).lanes) {
-      if (has(type(right).lanes, lane)) (has(kept, lane) ? batch : inner).push_back(lane);
-      else rows.push_back(lane);
-    }
-    for (Symbol lane : type(right).lanes)
-      if (!has(type(left).lanes, lane)) columns.push_back(lane);
-    if (inner.size() != 1 || rows.size() != 1 || columns.size() != 1) refuse("a dot that is not of two matrices");
-    if (kept.back() == rows[0]) {
-      std::swap(left, right);
-      std::swap(rows, columns);
-    }
-    Lanes result_lanes = batch, left_lanes = batch, right_lanes = batch;
-    result_lanes.insert(result_lanes.end(), {rows[0], columns[0]});
-    left_lanes.insert(left_lanes.end(), {rows[0], inner[0]});
-    right_lanes.insert(right_lanes.end(), {inner[0], columns[0]});
-    if (result_lanes != kept) refuse("a batched dot whose batch does not come first");
+    std::string why_not;
+    const std::optional<Matrices> matrices = matrices_of(program_, one, why_not);
+    if (!matrices) refuse(why_not);
     std::vector<std::string> arguments = {
-        turned(left, left_lanes), turned(right, right_lanes),
+        turned(matrices->left, matrices->left_lanes), turned(matrices->right, matrices->right_lanes),
         texts_[total].constant ? typed(texts_[total], type(total).dtype) : texts_[total].text};
     if (consumers_) return print_product(one, std::move(arguments));
-    if (type(left).dtype == DType::f32)
+    if (type(matrices->left).dtype == DType::f32)
       arguments.push_back(
           fmt::format("input_precision=\"{}\"", tile::kPrecisionWords[static_cast<size_t>(one.precision)]));
     if (type(result).dtype == DType::i32) arguments.emplace_back("out_dtype=tl.int32");
@@ -524,20 +507,11 @@ class TilePrinter {
       texts_[one.arguments[i]] = texts_[one.results[i]] = {name(one.results[i])};
       mentions_[one.arguments[i]] = {one.arguments[i]};
     }
-    std::string bounds = names_.spelled(one.end, {});
-    if (!(one.begin == Index(0)) || one.step != 1 || one.stages > 0)
-      bounds = names_.spelled(one.begin, {}) + ", " + bounds;
-    if (one.step != 1) bounds += fmt::format(", {}", one.step);
-    const bool stages = one.stages > 0 && !consumers_;
-    if (stages) bounds += fmt::format(", num_stages={}", one.stages);
-    const std::string_view range = one.unrolled ? "tl.static_range" : stages ? "tl.range" : "range";
-    const std::string& variable = program_.symbols[one.symbol].name;
-    const std::string numbered = one.reversed ? number_of(variable) : variable;
-    if (one.reversed) bounds = reversed_bounds(one);
-    line(fmt::format("for {} in {}({}):", numbered, range, bounds));
+    const LoopHead head = loop_head(program_, one, names_);
+    line(head.line);
     indent_ += 4;
     const size_t empty = out_.size();
-    if (one.reversed) assign(variable, started_text(one, numbered));
+    if (!head.start.empty()) line(head.start);
     print_definitions(&one);
     if (consumers_)
       for (const std::string& text : consumers_->begin_iteration()) line(text);
@@ -547,25 +521,6 @@ class TilePrinter {
       for (const std::string& text : consumers_->end_iteration()) line(text);
     if (out_.size() == empty) line("pass");
     indent_ -= 4;
-  }
-
-  // Iterations are counted down, and their starts multiples of the step: of a start that is counted down itself the
-  // compiler would not know that it is aligned, and accesses would be narrow.
-  std::string reversed_bounds(const Instruction& loop) const {
-    const Index count = kernel::ceil_divide(loop.end - loop.begin, loop.step, ranges_);
-    const std::string stages = loop.stages > 0 ? fmt::format(", num_stages={}", loop.stages) : "";
-    return fmt::format("{}, -1, -1{}", names_.spelled(count - Index(1), {}), stages);
-  }
-
-  std::string number_of(const std::string& start) const {
-    std::string number = start + "_number";
-    while (names_.is_taken(number)) number += "_";
-    return number;
-  }
-
-  std::string started_text(const Instruction& loop, const std::string& number) const {
-    const std::string start = loop.step == 1 ? number : fmt::format("{} * {}", number, loop.step);
-    return loop.begin == Index(0) ? start : fmt::format("{} + {}", names_.spelled(loop.begin, {}), start);
   }
 
   // `variable = value` for each; what mentions a variable that is set before it is computed first.

@@ -1,0 +1,20 @@
+// The head of a loop in Triton.
+#pragma once
+
+#include <string>
+
+#include "emit/triton/tile_names.hpp"
+#include "tile/program.hpp"
+
+namespace kw::triton {
+
+struct LoopHead {
+  std::string line;   // "for row in tl.range(0, 4096, 64, num_stages=3):"
+  std::string start;  // of the body: sets the loop's variable, where another one is counted; empty: nothing
+};
+
+// In order, or reversed: then iterations are counted down, and their starts multiples of the step. Of a start that is
+// counted down itself the compiler would not know that it is aligned, and accesses would be narrow.
+LoopHead loop_head(const tile::Program& program, const tile::Instruction& loop, const IndexNames& names);
+
+}  // namespace kw::triton
