@@ -23,6 +23,7 @@ constexpr int64_t kMostOfBlock = 128 * 256;  // results, where every block has w
 
 constexpr int64_t kMostParts = 64;      // of the depth, which are added by one loop without iterations
 constexpr int64_t kLeastOfPart = 1024;  // points of the depth, without which parts are not worth adding
+constexpr int64_t kManyParts = 16;      // of so many points: then blocks are large, however few
 
 bool can_take(const LoweredGroup& group) { return group.product && !group.attention && !group.convolution; }
 
@@ -62,16 +63,6 @@ bool can_stream(const Product& product, const DeviceDescription& device) {
   const bool fits = few <= 128 || (few <= 256 && ceil_divide(many, kStreamedWidth) >= device.units);
   return product.left.dtype == DType::f32 && fits && many >= kMuchLarger * few && product.depth % 64 == 0 &&
          product.depth > 64 * kFewIterations;
-}
-
-// Few blocks of 128 by 128 that have a long depth to walk: each element is read by two of them at most.
-bool can_stream_both(const Product& product, const DeviceDescription& device) {
-  constexpr int64_t kMostRead = 2 * 128;
-  // Two steps of numbers in flight, and the halves of one.
-  const int64_t bytes = 3 * (128 + 128) * 64 * size_of(DType::f32);
-  return product.left.dtype == DType::f32 && std::max(product.rows, product.columns) <= kMostRead &&
-         std::min(product.rows, product.columns) >= 64 && product.depth % 64 == 0 &&
-         product.depth >= 16 * kLeastOfPart && device.operand_bytes() >= bytes;
 }
 
 // As many parts of whole steps as are wanted, or fewer.
@@ -123,14 +114,6 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
             {"scheme", kStreamed},
             {"split_k", parts}};
   }
-  if (can_stream_both(product, device)) {
-    const int64_t rows = std::min<int64_t>(next_power_of_two(product.rows), 128),
-                  columns = std::min<int64_t>(next_power_of_two(product.columns), 128),
-                  blocks = product.batches() * ceil_divide(product.rows, rows) * ceil_divide(product.columns, columns);
-    return {{"block_m", rows}, {"block_n", columns},      {"block_k", 64},
-            {"stages", 2},     {"num_warps", 8},          {"order", 8},
-            {"bulk", 1},       {"scheme", kBothStreamed}, {"split_k", parts_for(product, 64, blocks, device)}};
-  }
   int64_t rows = std::clamp<int64_t>(next_power_of_two(product.rows), kLeastBlock, 128),
           columns = std::clamp<int64_t>(next_power_of_two(product.columns), kLeastBlock, split && !folds ? 128 : 256);
   if (folds) rows = std::min(rows, std::max<int64_t>(128 * 128 / columns, 64));
@@ -144,7 +127,9 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
     rows = std::min<int64_t>(rows, 64);
     if (!folds) columns = std::min<int64_t>(columns, 128);
   }
-  while (blocks() < device.units && rows * columns > 64 * 64 && rows > kLeastBlock)
+  // Where the depth is long its parts are many instead.
+  const bool is_long = product.depth >= kManyParts * kLeastOfPart;
+  while (!is_long && blocks() < device.units && rows * columns > 64 * 64 && rows > kLeastBlock)
     (columns >= rows && !folds ? columns : rows) /= 2;
   const auto stages = [&] { return device.operand_bytes() / ((rows + columns) * depth * 2 * (split ? 2 : 1)); };
   while (stages() < 1 && depth > kLeastBlock) depth /= 2;
@@ -159,7 +144,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
             {"bulk", 1},
             {"consumers", kConsumers},
             {"scheme", kFp16x3},
-            {"split_k", 1}};
+            {"split_k", parts_for(product, depth, blocks(), device)}};
   return {{"block_m", rows},
           {"block_n", columns},
           {"block_k", depth},
@@ -207,7 +192,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     blocks.columns = std::max(blocks.columns, next_power_of_two(product.columns));
     blocks.rows = std::min(blocks.rows, kMostOfBlock / blocks.columns);
   }
-  if (read("consumers") > 1 && read("scheme") == kFp16x3 && !blocks.whole_rows && blocks.parts == 1 &&
+  if (read("consumers") > 1 && read("scheme") == kFp16x3 && !blocks.whole_rows &&
       can_consume(product, blocks.rows, blocks.columns, blocks.depth, device)) {
     blocks.consumers = read("consumers");
     blocks.programs = device.units;

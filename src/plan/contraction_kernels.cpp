@@ -33,7 +33,8 @@ class Contraction : ProductKernels {
       stream();
     } else if (blocks_.halves) {
       KW_ASSERT(product_.left.dtype == DType::f32, "what is not in single precision is split into halves");
-      const SplitOperand left = split(product_, Side::kLeft), right = split(product_, Side::kRight);
+      const Product parts = in_parts();
+      const SplitOperand left = split(parts, Side::kLeft), right = split(parts, Side::kRight);
       multiply(&left, &right, false);
       multiply(&left, &right, true);
     } else {
@@ -67,6 +68,22 @@ class Contraction : ProductKernels {
   int64_t depth_of_part() const { return product_.depth / blocks_.parts; }
   // Does a block have whole rows, for what follows to fold them?
   bool folds_rows() const { return blocks_.whole_rows && !has_parts(); }
+
+  // Parts as one more axis of a batch: each row has a scale of its own in each.
+  Product in_parts() const {
+    Product product = product_;
+    if (!has_parts()) return product;
+    product.batch.push_back(blocks_.parts);
+    product.depth = depth_of_part();
+    for (ProductOperand* operand : {&product.left, &product.right})
+      operand->batch.push_back(operand->depth * depth_of_part());
+    return product;
+  }
+  static ProductSymbols in_parts(ProductSymbols symbols) {
+    if (symbols.part >= 0) symbols.batch.push_back(symbols.part);
+    symbols.part = -1;
+    return symbols;
+  }
 
   ProductSymbols declare_outer(KernelDraft& draft) const {
     ProductSymbols symbols;
@@ -119,9 +136,10 @@ class Contraction : ProductKernels {
 
     ExprId product = kernel::kNoExpr, flagged = kernel::kNoExpr;
     if (left != nullptr && !again) {
-      const ExprId a = halves(draft, *left, symbols), b = halves(draft, *right, symbols);
+      const ProductSymbols parts = in_parts(symbols);
+      const ExprId a = halves(draft, *left, parts), b = halves(draft, *right, parts);
       product = build.dot(a, b, {symbols.depth});
-      const ExprId left_scale = scale(draft, *left, symbols), right_scale = scale(draft, *right, symbols);
+      const ExprId left_scale = scale(draft, *left, parts), right_scale = scale(draft, *right, parts);
       // The smaller first: no step leaves the range of f32 where the result does not.
       product = build.op(kernel::ScalarOp::kMul,
                          {product, build.op(kernel::ScalarOp::kMinimum, {left_scale, right_scale})});
@@ -130,7 +148,7 @@ class Contraction : ProductKernels {
     } else {
       product = build.dot(operand(draft, product_, Side::kLeft, symbols),
                           operand(draft, product_, Side::kRight, symbols), {symbols.depth});
-      if (again) flagged = build.named("has_no_halves", has_no_halves(draft, *left, *right, symbols));
+      if (again) flagged = build.named("has_no_halves", has_no_halves(draft, *left, *right, in_parts(symbols)));
     }
     // A fold over columns needs all of a row again.
     if (flagged != kernel::kNoExpr && folds_rows())

@@ -166,15 +166,22 @@ TEST(Contraction, FewBlocksShareOutALongDepth) {
   const DeviceDescription device = default_device("triton");
   const Schedule schedule = joined(graph);
   const Program program = lower(graph, schedule, device);
-  EXPECT_EQ(kernels_of(program), (Names{"mm_kernel", "mm_kernel_in_f32", "mm_kernel_of_parts"}));
-  EXPECT_LE(programs_of(program.tiles.at(0)), device.units);
-  EXPECT_GT(2 * programs_of(program.tiles.at(0)), device.units);
+  EXPECT_EQ(kernels_of(program),
+            (Names{"split_a_kernel", "split_b_kernel", "mm_kernel", "mm_kernel_in_f32", "mm_kernel_of_parts"}));
+  const auto pairs = [](const Program& made) {
+    return programs_of(made.tiles.at(2)) / made.tiles.at(2).consumers.count;
+  };
+  EXPECT_LE(pairs(program), device.units);
+  EXPECT_GT(2 * pairs(program), device.units);
+  // A scale for each row in each part.
+  EXPECT_EQ(programs_of(program.tiles.at(0)), 256 * 32);
   // Whole steps: as many parts as divide them.
   Schedule other = schedule;
   other.groups[0].parameters["split_k"] = 31;
-  EXPECT_EQ(programs_of(lower(graph, other, device).tiles.at(0)), 16 * 4);
+  EXPECT_EQ(pairs(lower(graph, other, device)), 16 * 4);
   other.groups[0].parameters["split_k"] = 1;
-  EXPECT_EQ(kernels_of(lower(graph, other, device)), (Names{"mm_kernel", "mm_kernel_in_f32"}));
+  EXPECT_EQ(kernels_of(lower(graph, other, device)),
+            (Names{"split_a_kernel", "split_b_kernel", "mm_kernel", "mm_kernel_in_f32"}));
   other.groups[0].parameters["split_k"] = 65;
   EXPECT_THROW(lower(graph, other, device), Error);
 }
