@@ -88,6 +88,7 @@ class ScheduleReader {
         refuse(fmt::format("axis '{}' has no mapping", names_[place]), "Give it a grid, a tile or a loop.");
     check_extents();
     check_nest();
+    check_threads();
     if (schedule_.walkers && !schedule_.skip_masked) refuse("walkers is set, but skip_masked is not");
     return std::move(schedule_);
   }
@@ -287,6 +288,22 @@ class ScheduleReader {
         std::any_of(schedule_.axes.begin(), schedule_.axes.end(), shares))
       refuse(fmt::format("axis '{}' cannot be within '{}'", names_[place], inner.within),
              "Put one tile of several points within one grid or tile of several, neither of which is the last.");
+  }
+
+  // A CPU's threads share no loop out inside of one whose iterations are taken side by side.
+  void check_threads() const {
+    std::vector<std::string> order = names_;
+    if (!schedule_.nest.empty()) order.clear();
+    for (const std::vector<std::string>& loop : schedule_.nest) order.insert(order.end(), loop.begin(), loop.end());
+    std::string beside;
+    for (const std::string& name : order) {
+      const AxisSchedule* axis = find(name);
+      if (!axis || axis->mapping != Mapping::kLoop) continue;
+      if (axis->threads && !beside.empty())
+        refuse(fmt::format("threads share axis '{}' inside of axis '{}', which is taken side by side", name, beside),
+               "Give threads an outer loop.");
+      if (axis->simd && axis->width == 1) beside = name;
+    }
   }
 
   void check_nest() {

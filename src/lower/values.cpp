@@ -425,7 +425,9 @@ Value Values::load(const Expr& expr) {
   const std::vector<bool> axes = kernel::dependences(kernel, expr.access, depends);
   Instruction load;
   load.kind = Kind::kLoad;
-  if (mapped.bulk && expr.access.mask == kernel::kNoExpr && leaves_with_its_axes(expr.access, axes)) {
+  // A producer copies what the loop of its consumers walks, and nothing else.
+  const bool may_be_bulk = mapped.bulk && (program_.consumers.count == 1 || is_walked(axes));
+  if (may_be_bulk && expr.access.mask == kernel::kNoExpr && leaves_with_its_axes(expr.access, axes)) {
     load.access = translate(expr.access, kNoValue);
     if (tile::lanes_of(program_, load.access).size() > 1 && tile::box_of(program_, load.access))
       load.mode = tile::CopyMode::kBulk;
@@ -436,6 +438,12 @@ Value Values::load(const Expr& expr) {
   const Lanes lanes = tile::lanes_of(program_, load.access);
   const std::string name = expr.name.empty() ? program_.buffers[expr.access.buffer].name + "_tile" : expr.name;
   return emission.add(std::move(load), {{expr.dtype, lanes}}, name)[0];
+}
+
+bool Values::is_walked(const std::vector<bool>& axes) const {
+  for (size_t axis = 0; axis < axes.size(); ++axis)
+    if (axes[axis] && mapped.axes[axis].mapping == Mapping::kLoop && mapped.axes[axis].outer >= 0) return true;
+  return false;
 }
 
 bool Values::leaves_with_its_axes(const kernel::Access& access, const std::vector<bool>& axes) const {

@@ -121,6 +121,7 @@ class Values {
   tile::Value load(const kernel::Expr& expr);
   // Are the lanes beyond the ends of these axes those whose coordinates leave the buffer?
   bool leaves_with_its_axes(const kernel::Access& access, const std::vector<bool>& axes) const;
+  bool is_walked(const std::vector<bool>& axes) const;  // by a loop along one of them
   tile::Value scan(kernel::ExprId id);
   // The scan of which it is a component, or another name.
   kernel::ExprId first_scan_like(const kernel::Expr& scan) const;

@@ -49,6 +49,7 @@ class Case:
     a_along_k: bool = True
     w_along_k: bool = True
     batches: bool = False
+    addend: bool = False
     sizes: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -61,9 +62,12 @@ class Case:
         def shape(axes: str) -> str:
             return ", ".join(str(getattr(self, axis)) for axis in axes)
 
-        return HALVES.format(
-            axes=axes, m=self.m, n=self.n, a=shape(a), w=shape(w), a_at=", ".join(a), w_at=", ".join(w)
-        )
+        form = HALVES
+        if self.addend:
+            form = form.replace("  out y", "  in before: f32[{m}, {n}]\n  out y").replace(
+                " + bias", " + before[m, n] + bias"
+            )
+        return form.format(axes=axes, m=self.m, n=self.n, a=shape(a), w=shape(w), a_at=", ".join(a), w_at=", ".join(w))
 
     def tensors(self) -> dict[str, np.ndarray]:
         draw = np.random.default_rng(self.m + self.n + self.k)
@@ -77,6 +81,7 @@ class Case:
             made[f"{name}_low"] = (values - made[f"{name}_high"].astype(np.float32)).astype(np.float16)
         made["a_scale"] = draw.uniform(0.5, 2, self.m).astype(np.float32)
         made["bias"] = draw.standard_normal(self.n).astype(np.float32)
+        made["before"] = draw.standard_normal((self.m, self.n)).astype(np.float32)
         return made | {"y": np.full((self.m, self.n), np.nan, np.float32)}
 
     def expected(self, given: dict[str, np.ndarray]) -> np.ndarray:
@@ -84,7 +89,8 @@ class Case:
             return np.einsum("bmk,bnk->bmn", given["a"].astype(np.float64), given["w"].astype(np.float64))
         a, w = (given[f"{name}_high"].astype(np.float64) + given[f"{name}_low"] for name in "aw")
         product = (a if self.a_along_k else a.T) @ (w.T if self.w_along_k else w)
-        return np.maximum(product * given["a_scale"][:, None] + given["bias"], 0.5)
+        before = given["before"] if self.addend else 0.0
+        return np.maximum(product * given["a_scale"][:, None] + before + given["bias"], 0.5)
 
 
 def schedule(
@@ -109,6 +115,7 @@ CASES = {
     "both side by side": Case(264, 72, 80, schedule(more=ORDER), a_along_k=False, w_along_k=False),
     "wide blocks of a consumer": Case(300, 64, 96, schedule(m=128)),
     "batches": Case(136, 48, 72, '{"b":{"grid":1},' + schedule(halves=False)[1:], batches=True),
+    "with an addend": Case(200, 64, 96, schedule(more=ORDER), addend=True),
     "several pairs for each program": Case(520, 136, 80, schedule(stages=3, more=ORDER, programs=4)),
     "some pairs more for one": Case(
         300, 104, 64, '{"b":{"grid":1},' + schedule(halves=False, programs=5)[1:], batches=True
