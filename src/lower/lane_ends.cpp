@@ -28,9 +28,13 @@ class LaneEnder {
   LaneEnds run() {
     find_guards(program_.body, {}, false);
     check(program_.body, {});
-    std::erase_if(ends_,
-                  [&](const auto& one) { return bad_.count(one.first.first) != 0 && !one.second.whole_vectors; });
-    std::erase_if(guards_, [&](const auto& one) { return bad_.count(one.second) != 0; });
+    std::erase_if(ends_, [&](const auto& one) { return bad_.count(one.first.first) != 0; });
+    // Loops that go on to whole vectors need their masks.
+    const auto goes_on = [&](Symbol lane) {
+      const auto end = ends_.find({lane, -1});
+      return end != ends_.end() && end->second.whole_vectors;
+    };
+    std::erase_if(guards_, [&](const auto& one) { return bad_.count(one.second) != 0 || goes_on(one.second); });
     for (const auto& [value, lane] : guards_) true_.insert(value);
     rewrite(program_.body);
     return std::move(ends_);
@@ -61,11 +65,9 @@ class LaneEnder {
     const auto parts = kernel::linear_in(at->index, lane);
     if (!parts || !(parts->coefficient == Index(1)) || !tile::lanes_of(program_, parts->rest).empty()) return;
     const Index end = *bound - parts->rest;
-    if (program_.grid.empty() && program_.symbols[lane].simd && kernel::as_constant(end)) {
-      ends_[{lane, -1}] = {end, true};
-      return;
-    }
-    const auto [found, is_new] = ends_.try_emplace({lane, loops.empty() ? -1 : loops.back()}, LaneEnd{end});
+    const bool whole_vectors = program_.grid.empty() && program_.symbols[lane].simd && kernel::as_constant(end);
+    const Symbol loop = loops.empty() || whole_vectors ? -1 : loops.back();
+    const auto [found, is_new] = ends_.try_emplace({lane, loop}, LaneEnd{end, whole_vectors});
     if (!is_new && !(found->second.end == end)) bad_.insert(lane);
     guards_[one.results[0]] = lane;
   }

@@ -28,6 +28,7 @@ class Case:
     schedules: tuple[str, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
     bound: float = 1e-5  # of the largest element
+    on_cpu: bool = True  # a CPU has a form of it
 
     @property
     def file(self) -> Path:
@@ -191,6 +192,7 @@ CASES = [
             '{"row":{"grid":1},"column":{"loop":32,"network":true}}',
         ),
         bound=0.0,
+        on_cpu=False,
     ),
     Case(
         "in_order",
@@ -202,6 +204,7 @@ CASES = [
         },
         _in_order,
         ('{"row":{"grid":4},"column":{"tile":256}}', '{"row":{"grid":1},"column":{"tile":256}}'),
+        on_cpu=False,
     ),
     Case(
         "rms_norm",

@@ -491,8 +491,8 @@ class Moments {
  public:
   Moments(int read, int written) : read_(read), written_(written) {}
 
-  bool read_first(const LoopStep& nest) {
-    walk({nest}, false);
+  bool read_first(const std::vector<LoopStep>& nests) {
+    walk(nests, false);
     return last_read_ <= first_write_;
   }
 
@@ -523,14 +523,18 @@ class Moments {
 bool reads_before_it_writes(const tile::Program& program, int read, int written) {
   if (!program.grid.empty()) return false;
   std::set<Value> loaded;
-  bool moves = false;
+  bool moves = false, folds = false;
   tile::for_each(program.body, [&](const Instruction& one) {
+    folds = folds || one.kind == Kind::kFold || one.kind == Kind::kDot || one.kind == Kind::kScan ||
+            (one.kind == Kind::kFor && !one.arguments.empty());
     if (one.kind == Kind::kLoad && one.access.buffer == read) loaded.insert(one.results[0]);
     if (one.kind == Kind::kStore && one.access.buffer == written) moves = moves || loaded.count(one.operands[0]) != 0;
   });
   const lower::LoopPlan plan = lower::plan_loops(program);
+  // Nests are of elements of their own (regions), but where one folds what another reads again.
+  if (folds) return !moves && Moments(read, written).read_first(plan.body);
   return !moves && std::all_of(plan.body.begin(), plan.body.end(),
-                               [&](const LoopStep& nest) { return Moments(read, written).read_first(nest); });
+                               [&](const LoopStep& nest) { return Moments(read, written).read_first({nest}); });
 }
 
 size_t pointer_count(const tile::Program& program) {

@@ -26,6 +26,7 @@ using kernel_ir::Kernel;
 namespace {
 
 constexpr int64_t kLongestRow = 1 << 18;  // elements of a row
+constexpr int64_t kMostOfTile = 1 << 20;  // elements, as lowering has them
 constexpr int64_t kLanes = 16;            // of whole vectors
 
 // Does a choice, or a mask, hang on where in the tensor an element stands? A short loop that is written out leaves the
@@ -91,6 +92,16 @@ class PartsDraft {
       if (!group_.kernel.buffers[buffer].aligned)
         tiles.program.buffers[buffer].alignment = size_of(group_.kernel.buffers[buffer].dtype);
     return tiles;
+  }
+
+  // Of the part's largest tile.
+  static int64_t tile_elements(const Part& part) {
+    int64_t elements = 1;
+    for (size_t axis = 0; axis < part.simplified.kernel.axes.size(); ++axis) {
+      const lower::AxisSchedule how = schedule_of(part, static_cast<int>(axis));
+      if (how.mapping == lower::Mapping::kTile || how.width > 1) elements *= how.width;
+    }
+    return elements;
   }
 
  private:
@@ -224,7 +235,8 @@ bool folds_elements(const Kernel& kernel) {
   int64_t points = 1;
   for (const int axis : nest.reduce_axes) points *= simple.axes[axis].extent;
   if (nest.form == LoopForm::kScanRows || nest.threading == Threading::kReduction || part.simplified.short_folds ||
-      nest.vector_axis < 0 || points > kLongestRow || kernel.loops.keep != 0)
+      nest.vector_axis < 0 || points > kLongestRow || kernel.loops.keep != 0 ||
+      PartsDraft::tile_elements(part) > kMostOfTile)
     return false;
   const std::vector<std::vector<bool>> axes = kernel_ir::axes_of_exprs(simple);
   for (ExprId id = 0; id < static_cast<ExprId>(simple.exprs.size()); ++id) {
