@@ -182,6 +182,7 @@ CASES = [
             '{"row":{"grid":4},"column":{"loop":1}}',
             '{"row":{"grid":2},"column":{"tile":256}}',
         ),
+        on_cpu=False,
     ),
     Case(
         "products",

@@ -32,6 +32,8 @@ class WholePrinter {
   }
 
   void scan() {
+    if (one_.operands.size() > 1) refuse_tile(at_.text.program(), "a scan that takes something along");
+    if (one_.way != tile::ScanWay::kFree) refuse_tile(at_.text.program(), "a scan in an order of its own");
     if (!kernel::step_of(one_.reduce) && one_.reduce != ReduceOp::kLogSumExp)
       refuse_tile(at_.text.program(), "a scan by " + std::string(kernel::name_of(one_.reduce)));
     const std::string so_far = fresh("so_far");
