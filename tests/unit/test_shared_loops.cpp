@@ -149,7 +149,26 @@ TEST(RowsOfLoops, AreOverwrittenByWhatReadsThemLast) {
   EXPECT_FALSE(cpu::reads_before_it_writes(first, 0, 1));
 }
 
+// Two loops over the same elements, one behind the other: the second reads again what the first has written over.
+TEST(SharedLoops, WhatColumnsAreFoldedOverIsNotWrittenBetweenTheirLoops) {
+  const tile::Program columns = arranged(
+      "kernel k {\n  axis row = 8, column = 16\n  in x: f32[8, 16]\n  out y: f32[8, 16]\n  out z: f32[8, 16]\n"
+      "  twice = x[row, column] * 2.0\n  total = sum(twice; row)\n  y[row, column] = twice\n"
+      "  z[row, column] = twice - total\n}",
+      R"({"row":{"tile":8},"column":{"tile":16,"simd":true}})");
+  EXPECT_FALSE(cpu::reads_before_it_writes(columns, 0, 1));
+}
+
 // --- Short rows ---
+
+// The row's end, and not that of the first of two that stand side by side in it.
+TEST(ShortRows, EndWhereTheRowDoes) {
+  const std::string text = printed(
+      arranged("kernel k {\n  axis row = 8, column = 40\n  in x: f32[8, 40]\n  out y: f32[8]\n  at = {column}\n"
+               "  y[row] = sum(select(exp(x[row, column]) > 1.0 and at < 20, 1.0, x[row, column]); column)\n}",
+               R"({"row":{"loop":1,"threads":true},"column":{"tile":64,"simd":true}})"));
+  EXPECT_EQ(text.find("whole_vectors(20)"), std::string::npos) << text;
+}
 
 TEST(ShortRows, GoOnToWholeVectorsUnderTheirMasks) {
   const std::string text = printed(
