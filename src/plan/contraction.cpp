@@ -84,6 +84,7 @@ Side streamed_side(const Product& product) { return product.rows <= product.colu
 // Blocks of so many rows run in pairs, each by warps of its own that multiply while the other's add: 4096 by 4096 by
 // 4096 in 0.53 ms for 0.69 of one block of 128 rows, on an H200.
 constexpr int64_t kConsumerRows = 64, kConsumers = 2;
+constexpr size_t kDimensionsOfBox = 5;  // src/tile/box.hpp
 
 bool can_consume(const Product& product, int64_t rows, int64_t columns, int64_t depth,
                  const DeviceDescription& device) {
@@ -91,8 +92,11 @@ bool can_consume(const Product& product, int64_t rows, int64_t columns, int64_t 
   const auto lies_along_depth = [&](Side side) {
     return dimensions_of(product, side).back().role == OperandDimension::Role::kDepth;
   };
-  return device.warp_roles && product.left.dtype == DType::f32 && rows % kConsumerRows == 0 && columns <= 256 &&
-         product.depth > depth * kFewIterations && (lies_along_depth(Side::kLeft) || !lies_along_depth(Side::kRight));
+  // Beside an axis for parts, an operand has as many dimensions as a box may.
+  const auto fits_box = [&](Side side) { return dimensions_of(product, side).size() + 1 <= kDimensionsOfBox; };
+  return device.warp_roles && fits_box(Side::kLeft) && fits_box(Side::kRight) && product.left.dtype == DType::f32 &&
+         rows % kConsumerRows == 0 && columns <= 256 && product.depth > depth * kFewIterations &&
+         (lies_along_depth(Side::kLeft) || !lies_along_depth(Side::kRight));
 }
 
 // The largest blocks of which every multiprocessor has one.

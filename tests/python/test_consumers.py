@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from case_checks import Wrapped, compile_for_gpu
 from test_tile_programs import TOOL, compiled_for_hopper, tool
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -203,3 +205,14 @@ def test_what_consumers_cannot_do_is_refused(tmp_path: Path, text: str, why: str
     file.write_text(CASES["plain"].text())
     done = subprocess.run([TOOL, "triton", file, text], capture_output=True, text=True, check=False)
     assert done.returncode != 0 and why in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("batches, consumers", [(2, 2), (4, None)])
+def test_operands_of_more_dimensions_than_a_box_has_are_multiplied_without(batches: int, consumers: int | None) -> None:
+    """The bulk copy engine takes five; batch axes in two orders stay apart."""
+    sizes = (3, 4, 5, 6)[:batches]
+    back = (*range(batches)[::-1], batches, batches + 1)
+    left, right = torch.empty(*sizes, 512, 1024), torch.empty(*sizes[::-1], 1024, 512)
+    emitted = compile_for_gpu(Wrapped(lambda a, b: torch.matmul(a.permute(back), b)), left, right)
+    (group,) = emitted["schedule"]["groups"]
+    assert group["scheduler"] == "contraction" and group["parameters"].get("consumers") == consumers

@@ -23,7 +23,7 @@ def functions(sources: list[str], tmp_path_factory: pytest.TempPathFactory) -> F
 
 @pytest.mark.parametrize("number", range(len(HERE)), ids=[NAMES[number] for number in HERE])
 def test_printed_functions_compute_what_pytorch_does(functions: Functions, sources: list[str], number: int) -> None:
-    assert max(map(len, sources[number].rpartition("}  // namespace")[2].splitlines())) <= 140
+    assert max(map(len, sources[number].rpartition("}  // namespace")[2].splitlines())) <= 120
     case, _ = RUNS[HERE[number]]
     made = {name: tensor.contiguous() for name, tensor in drawn(case).items()}
     wanted = expected(case, made)
