@@ -8,6 +8,7 @@ that waits for what never comes is a deadlock, which is an error.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import threading
@@ -68,6 +69,9 @@ class Shared:
     def reshape(self, shape: list[int]) -> Shared:
         return Shared(self.memory.reshape(shape))
 
+    def load(self, layout: Any) -> Tile:
+        return tile(self.memory.copy())
+
 
 class Barrier:
     """One mbarrier: a phase ends when all have arrived and all bytes that were announced have landed."""
@@ -126,12 +130,13 @@ class Window:
 class Product:
     """A sum of products that nobody has waited for."""
 
-    def __init__(self, left: Shared, right: Shared, start: Any) -> None:
+    def __init__(self, left: Shared | Tile, right: Shared, start: Any) -> None:
         self.left, self.right, self.start = left, right, start
 
     def value(self) -> Tile:
         start = self.start.value() if isinstance(self.start, Product) else self.start
-        return tile(start + self.left.memory.astype(np.float32) @ self.right.memory.astype(np.float32))
+        left = self.left if isinstance(self.left, Tile) else self.left.memory
+        return tile(start + left.astype(np.float32) @ self.right.memory.astype(np.float32))
 
 
 class Simulator:
@@ -150,9 +155,14 @@ class Simulator:
         self.gl = SimpleNamespace(
             constexpr=int,
             float16=np.float16,
+            float32=np.float32,
+            int32=np.int32,
             int64=np.int64,
             NVMMASharedLayout=layout,
             NVMMADistributedLayout=lambda **options: None,
+            DotOperandLayout=lambda *place: None,
+            SliceLayout=lambda *place: None,
+            convert_layout=lambda values, layout: values,
             static_range=range,
             allocate_shared_memory=self._allocate,
             warp_specialize=self._specialize,
@@ -168,13 +178,18 @@ class Simulator:
             PropagateNan=SimpleNamespace(ALL=None),
             program_id=lambda axis: self.program,
             num_programs=lambda axis: self.grid,
-            minimum=lambda left, right, propagate_nan=None: np.minimum(left, right),
-            maximum=lambda left, right, propagate_nan=None: np.maximum(left, right),
+            minimum=lambda left, right, propagate_nan=None: tile(np.minimum(left, right)),
+            maximum=lambda left, right, propagate_nan=None: tile(np.maximum(left, right)),
             where=lambda condition, left, right: tile(np.where(condition, left, right)),
             load=load,
             store=store,
             exp=np.exp,
             abs=np.abs,
+            exp2=np.exp2,
+            log2=np.log2,
+            floor=np.floor,
+            sum=np.sum,
+            reduce=lambda values, axis, combine: functools.reduce(combine, np.moveaxis(values, axis, 0)),
         )
 
     def names(self) -> dict[str, Any]:
@@ -219,7 +234,9 @@ class Simulator:
             barrier.block.copies.append((copy, barrier, place.memory.nbytes))
             barrier.block.changed.notify_all()
 
-    def _multiply(self, left: Shared, right: Shared, start: Any, use_acc: bool = True, is_async: bool = False) -> Any:
+    def _multiply(
+        self, left: Shared | Tile, right: Shared, start: Any, use_acc: bool = True, is_async: bool = False
+    ) -> Any:
         return Product(left, right, start if use_acc else 0 * start)
 
     def _product(self, left_under_way: int, deps: list[Product]) -> Tile:

@@ -13,6 +13,7 @@
 #include "lower/looped_folds.hpp"
 #include "lower/needed.hpp"
 #include "lower/online.hpp"
+#include "lower/products_first.hpp"
 #include "lower/read_ahead.hpp"
 #include "lower/scans.hpp"
 #include "lower/serpentine.hpp"
@@ -70,6 +71,7 @@ class Arranger {
     if (values_.mapped.walkers > 0) walk_blocks(values_.mapped.program, values_.mapped.axes, values_.mapped.walkers);
     if (const std::string why = tile::why_no_consumers(values_.mapped.program); !why.empty())
       values_.refuse(why, "Leave consumers away, or change what they cannot do.");
+    if (values_.mapped.program.consumers.count > 1) put_products_first(values_.mapped.program);
     tile::verify(values_.mapped.program);
     return std::move(values_.mapped.program);
   }

@@ -56,11 +56,13 @@ constexpr int64_t kMuchLarger = 8;
 
 constexpr int64_t kStreamedWidth = 64;  // of it, in a block
 
-// Blocks of more than 128 rows (columns) of the other are only worth it where every multiprocessor has one:
-// 3.2 ms for 3.5 of 256 rows, 16384 columns and a depth of 32768 on an H100.
+// Blocks of more than 128 rows (columns) of the other are only worth it where every multiprocessor has one, and no
+// consumers that would multiply what is split before: 3.2 ms for 3.5 of 256 rows, 16384 columns and a depth of 32768 on
+// an H100.
 bool can_stream(const Product& product, const DeviceDescription& device) {
   const int64_t few = std::min(product.rows, product.columns), many = std::max(product.rows, product.columns);
-  const bool fits = few <= 128 || (few <= 256 && ceil_divide(many, kStreamedWidth) >= device.units);
+  const bool fits = few <= 128 ||
+                    (few <= 256 && ceil_divide(many, kStreamedWidth) >= device.units && !device.warp_roles);
   return product.left.dtype == DType::f32 && fits && many >= kMuchLarger * few && product.depth % 64 == 0 &&
          product.depth > 64 * kFewIterations;
 }
@@ -86,17 +88,32 @@ Side streamed_side(const Product& product) { return product.rows <= product.colu
 constexpr int64_t kConsumerRows = 64, kConsumers = 2;
 constexpr size_t kDimensionsOfBox = 5;  // src/tile/box.hpp
 
-bool can_consume(const Product& product, int64_t rows, int64_t columns, int64_t depth,
-                 const DeviceDescription& device) {
-  // Of a left operand whose columns lie side by side, and a right one whose rows do, no order of axes makes boxes.
-  const auto lies_along_depth = [&](Side side) {
-    return dimensions_of(product, side).back().role == OperandDimension::Role::kDepth;
-  };
+bool lies_along_depth(const Product& product, Side side) {
+  return dimensions_of(product, side).back().role == OperandDimension::Role::kDepth;
+}
+
+// Is there a warp that copies boxes of both operands, in single precision, for blocks of so many columns?
+bool has_producer(const Product& product, int64_t columns, int64_t depth, const DeviceDescription& device) {
   // Beside an axis for parts, an operand has as many dimensions as a box may.
   const auto fits_box = [&](Side side) { return dimensions_of(product, side).size() + 1 <= kDimensionsOfBox; };
   return device.warp_roles && fits_box(Side::kLeft) && fits_box(Side::kRight) && product.left.dtype == DType::f32 &&
-         rows % kConsumerRows == 0 && columns <= 256 && product.depth > depth * kFewIterations &&
-         (lies_along_depth(Side::kLeft) || !lies_along_depth(Side::kRight));
+         columns <= 256 && product.depth > depth * kFewIterations;
+}
+
+bool can_consume(const Product& product, int64_t rows, int64_t columns, int64_t depth,
+                 const DeviceDescription& device) {
+  // Of a left operand whose columns lie side by side, and a right one whose rows do, no order of axes makes boxes.
+  return rows % kConsumerRows == 0 && has_producer(product, columns, depth, device) &&
+         (lies_along_depth(product, Side::kLeft) || !lies_along_depth(product, Side::kRight));
+}
+
+// Blocks of so many rows (columns) of the streamed operand, which consumers have in registers, and so many of the
+// other. 32768 columns and a depth as long of 128 rows take 1.85 ms so, and 3.1 in single blocks, on an H200.
+bool can_consume_streamed(const Product& product, int64_t many, int64_t few, int64_t depth,
+                          const DeviceDescription& device) {
+  constexpr int64_t kMostOfOther = 128;  // sums, and those of one step, in registers
+  return many == kConsumerRows && few <= kMostOfOther && has_producer(product, few, depth, device) &&
+         lies_along_depth(product, streamed_side(product));
 }
 
 // The largest blocks of which every multiprocessor has one.
@@ -106,17 +123,21 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   if (can_stream(product, device) && !folds) {
     const int64_t few = std::max(next_power_of_two(std::min(product.rows, product.columns)), kLeastBlock);
     const bool right = streamed_side(product) == Side::kRight;
-    const int64_t many = std::max(product.rows, product.columns),
-                  parts = parts_for(product, 64, product.batches() * ceil_divide(many, kStreamedWidth), device);
+    constexpr int64_t kDepth = 64;
+    const bool consume = can_consume_streamed(product, kStreamedWidth, few, kDepth, device);
+    const int64_t together = consume ? kConsumers : 1, many = std::max(product.rows, product.columns),
+                  blocks = product.batches() * ceil_divide(many, kStreamedWidth * together),
+                  of_stage = kDepth * 4 * (kStreamedWidth * together + few);
     return {{"block_m", right ? few : kStreamedWidth},
             {"block_n", right ? kStreamedWidth : few},
-            {"block_k", 64},
-            {"stages", 2},
+            {"block_k", kDepth},
+            {"stages", consume ? std::clamp<int64_t>(device.operand_bytes() / of_stage, 1, 4) : 2},
             {"num_warps", few > 128 ? 8 : 4},
             {"order", 8},
             {"bulk", 1},
+            {"consumers", together},
             {"scheme", kStreamed},
-            {"split_k", parts}};
+            {"split_k", parts_for(product, kDepth, blocks, device)}};
   }
   int64_t rows = std::clamp<int64_t>(next_power_of_two(product.rows), kLeastBlock, 128),
           columns = std::clamp<int64_t>(next_power_of_two(product.columns), kLeastBlock, split && !folds ? 128 : 256);
@@ -196,13 +217,6 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     blocks.columns = std::max(blocks.columns, next_power_of_two(product.columns));
     blocks.rows = std::min(blocks.rows, kMostOfBlock / blocks.columns);
   }
-  if (read("consumers") > 1 && read("scheme") == kFp16x3 && !blocks.whole_rows &&
-      can_consume(product, blocks.rows, blocks.columns, blocks.depth, device)) {
-    blocks.consumers = read("consumers");
-    blocks.programs = device.units;
-    blocks.warps = 4;
-    blocks.bulk = true;
-  }
   // Blocks that the streamed operand would be read by more than once, or whose depth does not divide, split it before.
   const Side side = streamed_side(product);
   const bool once = side == Side::kRight ? product.rows <= blocks.rows : product.columns <= blocks.columns,
@@ -210,6 +224,19 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                           product.depth % blocks.depth == 0;
   if (can_stream && read("scheme") == kStreamed && once) blocks.streamed = {side};
   if (can_stream && read("scheme") == kBothStreamed) blocks.streamed = {Side::kLeft, Side::kRight};
+  const auto [many, few] = side == Side::kRight ? std::pair(blocks.columns, blocks.rows)
+                                                : std::pair(blocks.rows, blocks.columns);
+  const bool consumes = blocks.streamed.empty()
+                            ? read("scheme") == kFp16x3 && !blocks.whole_rows &&
+                                  can_consume(product, blocks.rows, blocks.columns, blocks.depth, device)
+                            : blocks.streamed.size() == 1 &&
+                                  can_consume_streamed(product, many, few, blocks.depth, device);
+  if (read("consumers") > 1 && consumes) {
+    blocks.consumers = read("consumers");
+    blocks.programs = device.units;
+    blocks.warps = 4;
+    blocks.bulk = true;
+  }
   return contraction_kernels(group, blocks);
 }
 

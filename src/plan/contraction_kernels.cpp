@@ -56,9 +56,6 @@ class Contraction : ProductKernels {
   // Such that operands have their dimensions in the axes' order, as far as there is one: the bulk copy engine loads no
   // others.
   std::array<Axis, 3> axis_order() const {
-    const auto lies_along_depth = [&](Side side) {
-      return dimensions_of(product_, side).back().role == OperandDimension::Role::kDepth;
-    };
     if (lies_along_depth(Side::kRight)) return {Axis::kRow, Axis::kColumn, Axis::kDepth};
     if (lies_along_depth(Side::kLeft)) return {Axis::kRow, Axis::kDepth, Axis::kColumn};
     return {Axis::kDepth, Axis::kRow, Axis::kColumn};
@@ -103,9 +100,19 @@ class Contraction : ProductKernels {
     return symbols;
   }
 
-  // Of one streamed operand, its tiles may lie otherwise than in memory.
+  bool lies_along_depth(Side side) const {
+    return dimensions_of(product_, side).back().role == OperandDimension::Role::kDepth;
+  }
+
+  // Of one streamed operand, its tiles may lie otherwise than in memory. Consumers have it in registers, which is where
+  // the left one of two matrices can be: its rows are those of the result.
   std::array<Axis, 3> axis_order_in_chunks() const {
-    return blocks_.streamed.size() == 2 ? axis_order() : std::array{Axis::kRow, Axis::kColumn, Axis::kDepth};
+    if (blocks_.streamed.size() == 2) return axis_order();
+    if (blocks_.consumers == 1) return {Axis::kRow, Axis::kColumn, Axis::kDepth};
+    const bool right = is_streamed(Side::kRight);
+    const Axis streamed = right ? Axis::kColumn : Axis::kRow, kept = right ? Axis::kRow : Axis::kColumn;
+    if (lies_along_depth(right ? Side::kLeft : Side::kRight)) return {streamed, kept, Axis::kDepth};
+    return {streamed, Axis::kDepth, kept};
   }
 
   ProductSymbols declare_in_chunks(KernelDraft& draft) const {
@@ -289,6 +296,8 @@ class Contraction : ProductKernels {
     }
     schedule.scheme = lower::Scheme::kFp16x3;
     schedule.bulk = blocks_.bulk;
+    if (blocks_.consumers > 1)
+      schedule.consumers = {is_streamed(Side::kRight) ? "column" : "row", blocks_.consumers, blocks_.programs};
     schedule.warps = blocks_.warps;
     return schedule;
   }

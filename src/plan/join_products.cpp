@@ -109,8 +109,13 @@ class ProductJoiner {
     for_each_operand(graph.nodes[product.node],
                      [&](ValueId operand) { bytes += static_cast<double>(graph.type(operand).bytes()); });
     bytes += static_cast<double>(graph.type(product.result).bytes());
-    return device_.launch_seconds + std::max(product.flops() / (rates_.products * rate_of(product.left.dtype)),
-                                             bytes / device_.copy_bytes_per_second);
+    const auto made = [&](int64_t extent) {
+      return static_cast<double>(plan::ceil_divide(extent, rates_.tile) * rates_.tile) / static_cast<double>(extent);
+    };
+    const bool tiles = product.left.dtype == DType::f32 && std::min(product.rows, product.columns) > 1;
+    const double flops = product.flops() * (tiles ? made(product.rows) * made(product.columns) : 1.0);
+    return device_.launch_seconds +
+           std::max(flops / (rates_.products * rate_of(product.left.dtype)), bytes / device_.copy_bytes_per_second);
   }
 
   double library_seconds_of_attention(const Node& node) const {

@@ -237,26 +237,32 @@ std::vector<kernel::Index> ProductSymbols::places_of_part(std::vector<kernel::In
   return places;
 }
 
+// Numbers are counted by clamps to between 0 and 1, not by comparisons, for which a multiprocessor has half as many
+// units as for additions: those near the largest not before they surely are, small ones as soon as they may be.
 LostDigits lost_digits(kernel::Builder& build, ExprId scaled, const std::vector<Symbol>& along, int64_t count,
                        const std::string& before) {
   using kernel::ScalarOp;
   const auto number = [&](double value) { return build.constant(DType::f32, value); };
-  const auto whole = [&](int64_t value) { return build.constant(DType::i32, value); };
-  const ExprId size = build.op(ScalarOp::kAbs, {scaled});
-  const auto how_many = [&](const std::string& name, ExprId condition) {
-    const ExprId one = build.op(ScalarOp::kSelect, {condition, whole(1), whole(0)});
-    return build.named(before + name, build.reduce(kernel::ReduceOp::kSum, {one}, along));
+  const auto times = [&](ExprId a, ExprId b) { return build.op(ScalarOp::kMul, {a, b}); };
+  // No NaN: a row that has one is NaN throughout.
+  const auto clamped = [&](ExprId value) {
+    return build.op(ScalarOp::kFmin, {build.op(ScalarOp::kFmax, {value, number(0.0)}), number(1.0)});
   };
-  const ExprId small = how_many(
-      "small", build.op(ScalarOp::kLogicalAnd, {build.op(ScalarOp::kLess, {size, number(kSmall)}),
-                                                build.op(ScalarOp::kNotEqual, {scaled, number(0.0)})}));
-  LostDigits lost;
-  lost.near = how_many("near", build.op(ScalarOp::kGreaterEqual, {size, number(kLarge)}));
+  const auto sum = [&](const std::string& name, ExprId value) {
+    return build.named(before + name, build.reduce(kernel::ReduceOp::kSum, {value}, along));
+  };
+  const ExprId size = build.op(ScalarOp::kAbs, {scaled});
+  const ExprId is_small = clamped(build.op(ScalarOp::kSub, {number(2.0), times(size, number(1.0 / kSmall))}));
+  // Twice, since the smallest number is 2^-149.
+  const ExprId is_not_zero = clamped(times(clamped(times(size, number(0x1p127))), number(0x1p127)));
+  const ExprId small = sum("small", times(is_small, is_not_zero)),
+               near = sum("near", clamped(build.op(ScalarOp::kSub, {size, number(kLarge)})));
   const int64_t share = count / kShareOfFew;
-  lost.loses = build.op(ScalarOp::kLogicalAnd,
-                        {build.op(ScalarOp::kGreater, {small, whole(share)}),
-                         build.op(ScalarOp::kLess, {lost.near, whole(std::max(share, kLeastLarge))})});
-  return lost;
+  const auto exactly = [&](int64_t value) { return number(static_cast<double>(value)); };
+  return {.near = build.cast(DType::i32, near),
+          .loses = build.op(ScalarOp::kLogicalAnd,
+                            {build.op(ScalarOp::kGreater, {small, exactly(share)}),
+                             build.op(ScalarOp::kLess, {near, exactly(std::max(share, kLeastLarge))})})};
 }
 
 HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, Symbol along, int64_t count,

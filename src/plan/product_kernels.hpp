@@ -54,9 +54,9 @@ struct ProductSymbols {
   std::vector<kernel::Index> places_of_part(std::vector<kernel::Index> places) const;
 };
 
-// Of `count` numbers along these axes, scaled so that the largest lies between 2^14 and 2^15: how many are near the
-// largest, and whether sums of two halves lose digits of them that count (docs/precision.md). `before`: what their
-// names begin with.
+// Of `count` numbers along these axes, scaled so that the largest lies between 2^14 and 2^15: how many at least are
+// near the largest, and whether sums of two halves may lose digits of them that count (docs/precision.md). `before`:
+// what their names begin with.
 struct LostDigits {
   kernel::ExprId near, loses;
 };

@@ -16,12 +16,22 @@ constexpr int kWarps = 4, kConsumers = 2;  // whose registers are divided so (em
 
 bool is_bulk_load(const Instruction& one) { return one.kind == Kind::kLoad && one.mode == CopyMode::kBulk; }
 
+// The operands as left and right matrix: the rows of the left one are the result's.
+struct Factors {
+  Value left = kNoValue, right = kNoValue;
+};
+Factors factors_of(const Program& program, const Instruction& dot) {
+  const Symbol row = program.values[dot.operands[0]].type.lanes[0];
+  const bool is_left = has_lane(program.values[dot.operands[1]].type.lanes, row);
+  return is_left ? Factors{dot.operands[1], dot.operands[2]} : Factors{dot.operands[2], dot.operands[1]};
+}
+
 void check_product(const Program& program, const Instruction& dot) {
-  const TileType &sum = program.values[dot.results[0]].type, &left = program.values[dot.operands[1]].type,
-                 &right = program.values[dot.operands[2]].type;
-  if (sum.dtype != DType::f32 || size_of(left.dtype) != 2 || size_of(right.dtype) != 2 || sum.lanes.size() != 2)
+  const TileType &sum = program.values[dot.results[0]].type, &one = program.values[dot.operands[1]].type,
+                 &other = program.values[dot.operands[2]].type;
+  if (sum.dtype != DType::f32 || size_of(one.dtype) != 2 || size_of(other.dtype) != 2 || sum.lanes.size() != 2)
     throw BrokenRule{"consumers multiply matrices of 16-bit numbers and sum in f32"};
-  for (const TileType* operand : {&left, &right})
+  for (const TileType* operand : {&one, &other})
     for (const Symbol lane : operand->lanes)
       if (!has_lane(sum.lanes, lane) && width_of(program, lane) % kDepth != 0)
         throw BrokenRule{fmt::format("consumers sum {} products at a time", kDepth)};
@@ -31,25 +41,84 @@ void check_product(const Program& program, const Instruction& dot) {
                                  kRows, kColumns, kMostColumns)};
 }
 
+bool any_of(const std::vector<Value>& values, const std::vector<bool>& marked) {
+  return std::any_of(values.begin(), values.end(), [&](Value value) { return marked[value]; });
+}
+
+// What the loop's values are made of.
+struct LoopValues {
+  std::vector<bool> boxes, sums;  // [value] loaded; of products
+  std::vector<bool> left;         // [value] in registers for a left operand: boxes that are computed with, and what is
+                                  // computed of them
+};
+
+LoopValues values_of(const Program& program, const Instruction& loop) {
+  const size_t count = program.values.size();
+  LoopValues made{std::vector<bool>(count), std::vector<bool>(count), std::vector<bool>(count)};
+  for (const Instruction& one : loop.body)
+    if (one.kind == Kind::kOp || one.kind == Kind::kFold)
+      for (const Value operand : one.operands) made.left[operand] = true;  // of these, boxes stay
+  for (const Instruction& one : loop.body)
+    if (is_bulk_load(one)) made.boxes[one.results[0]] = true;
+  for (size_t value = 0; value < count; ++value) made.left[value] = made.left[value] && made.boxes[value];
+  // Carried values are what the iteration before made of them.
+  for (int pass = 0; pass < 2; ++pass) {
+    for (const Instruction& one : loop.body) {
+      if (one.results.empty() || is_bulk_load(one)) continue;
+      const bool sums = one.kind == Kind::kDot || any_of(one.operands, made.sums);
+      for (const Value result : one.results) {
+        made.sums[result] = sums;
+        made.left[result] = !sums && any_of(one.operands, made.left);
+      }
+    }
+    for (size_t place = 0; place < loop.yields.size(); ++place)
+      for (std::vector<bool>* marks : {&made.sums, &made.left})
+        (*marks)[loop.arguments[place]] = (*marks)[loop.yields[place]];
+  }
+  return made;
+}
+
 void check_loop(const Program& program, const Instruction& loop) {
   if (loop.stages < 1 || loop.reversed || loop.unrolled)
     throw BrokenRule{"the loop of consumers has stages, and is neither reversed nor unrolled"};
-  std::vector<bool> copied(program.values.size());
   for (const Instruction& one : loop.body) {
-    if (is_bulk_load(one)) copied[one.results[0]] = true;
-    else if (one.kind != Kind::kDot && one.kind != Kind::kOp && one.kind != Kind::kConstant)
+    const bool computes = one.kind == Kind::kDot || one.kind == Kind::kOp || one.kind == Kind::kFold;
+    if (!is_bulk_load(one) && !computes && one.kind != Kind::kConstant)
       throw BrokenRule{"the loop of consumers loads boxes and multiplies them, and does nothing else"};
-    if (one.kind == Kind::kDot) {
-      check_product(program, one);
-      if (!copied[one.operands[1]] || !copied[one.operands[2]])
-        throw BrokenRule{"consumers multiply boxes that are loaded in the same iteration"};
-    }
-    for (size_t place = 0; place < one.operands.size(); ++place)
-      if (copied[one.operands[place]] && (one.kind != Kind::kDot || place == 0))
-        throw BrokenRule{"what consumers load is only multiplied"};
+    if (one.kind == Kind::kDot) check_product(program, one);
   }
-  for (const Value value : loop.yields)
-    if (copied[value]) throw BrokenRule{"what consumers load is only multiplied"};
+  const LoopValues values = values_of(program, loop);
+  std::vector<Symbol> left_lanes;
+  for (const Instruction& one : loop.body) {
+    if (one.kind != Kind::kDot) continue;
+    const auto [left, right] = factors_of(program, one);
+    if (!values.boxes[right] || values.left[right])
+      throw BrokenRule{"what consumers multiply by is a box loaded in the same iteration, which nothing else reads"};
+    if (!values.boxes[left] && !values.left[left])
+      throw BrokenRule{"consumers multiply boxes that are loaded in the same iteration, or what they compute of them"};
+    if (!values.left[left]) continue;
+    if (values.boxes[left]) throw BrokenRule{"a box that consumers compute with is not multiplied as it is, too"};
+    left_lanes = program.values[left].type.lanes;
+  }
+  const auto is_row = [&](Value value) { return program.values[value].type.lanes == std::vector{left_lanes[0]}; };
+  for (const Instruction& one : loop.body) {
+    const Value result = one.results[0];
+    if (!values.left[result]) {
+      for (const Value operand : one.operands)
+        if (values.left[operand] && one.kind != Kind::kDot && (left_lanes.empty() || !is_row(operand)))
+          throw BrokenRule{"what consumers compute of boxes meets sums of products row by row"};
+      continue;
+    }
+    if (left_lanes.empty()) throw BrokenRule{"what consumers load is multiplied"};
+    if (!program.values[result].type.lanes.empty() && program.values[result].type.lanes != left_lanes &&
+        !is_row(result))
+      throw BrokenRule{"what consumers compute of boxes has the lanes of a product's left operand, or its rows"};
+  }
+  for (size_t place = 0; place < loop.yields.size(); ++place) {
+    const Value value = loop.yields[place];
+    if (values.boxes[value] || (values.left[value] && !is_row(value)))
+      throw BrokenRule{"consumers keep sums of products and numbers of rows, not what they load"};
+  }
 }
 
 void check_consumers(const Program& program) {
@@ -91,6 +160,14 @@ const Instruction& consuming_loop(const Program& program) {
                                  [](const Instruction& one) { return one.kind == Kind::kFor; });
   KW_ASSERT(loop != program.body.end(), "a program with consumers has a loop");
   return *loop;
+}
+
+std::vector<bool> left_in_registers(const Program& program) {
+  const Instruction& loop = consuming_loop(program);
+  std::vector<bool> left = values_of(program, loop).left;
+  for (size_t place = 0; place < loop.arguments.size(); ++place)
+    if (left[loop.arguments[place]]) left[loop.operands[place]] = true;
+  return left;
 }
 
 bool is_of_consumer(const Program& program, const Instruction& load) {

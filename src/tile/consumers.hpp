@@ -1,7 +1,9 @@
 // Consumers and their producer: which programs can run so, and what the producer copies.
 //
-// One loop multiplies, with several stages: its loads are boxes that only its products read. For each stage there is a
-// place in shared memory, which the producer fills as soon as all consumers have read what was there before.
+// One loop multiplies, with several stages: its loads are boxes. Right operands of its products are boxes as they lie
+// in shared memory; left ones are that too, or what is computed of boxes, element by element and along their rows, in
+// registers. For each stage there is a place in shared memory, which the producer fills as soon as all consumers have
+// read what was there before.
 #pragma once
 
 #include <string>
@@ -16,6 +18,11 @@ std::string why_no_consumers(const Program& program);
 
 // The loop that multiplies, of a program that has consumers.
 const Instruction& consuming_loop(const Program& program);
+
+// [value] Does a consumer have it in registers as products want their left operand: a box that something is computed
+// of, and what is computed of it, as long as no sum of products is in it? So are its rows' numbers that the loop
+// carries, and what these are at the start.
+std::vector<bool> left_in_registers(const Program& program);
 
 // Does each consumer read another box by this load of the loop?
 bool is_of_consumer(const Program& program, const Instruction& load);

@@ -40,6 +40,25 @@ BATCHES = """kernel batches {{
   y[b, m, n] = dot(a[b, m, k], w[b, n, k]; k)
 }}
 """
+# The left operand is split where it is read, 64 of the depth at a time.
+STREAMED = """kernel streamed {{
+  axis m = {m}, n = {n}, chunk = {chunks}, k = 64
+  in a: f32[{m}, {depth}]
+  in w_high: f16[{n}, {depth}]
+  in w_low: f16[{n}, {depth}]
+  in bias: f32[{m}]
+  out y: f32[{n}, {m}]
+  out small: i32[{m}]
+  largest = max(abs(a[m, chunk * 64 + k]); k)
+  exponent = floor(log2(maximum(largest, 1e-30)))
+  scaled = a[m, chunk * 64 + k] * exp2(14.0 - exponent)
+  w = f32(w_high[n, chunk * 64 + k]) + f32(w_low[n, chunk * 64 + k])
+  product = dot(scaled, w; k) * exp2(exponent - 14.0)
+  y[n, m] = sum(product; chunk) + bias[m]
+  few = sum(select(abs(scaled) < 1024.0, 1.0, 0.0); k)
+  small[m] = max(i32(few); chunk)
+}}
+"""
 
 
 @dataclass(frozen=True)
@@ -48,6 +67,7 @@ class Case:
     n: int
     k: int
     schedule: str
+    streamed: bool = False
     a_along_k: bool = True
     w_along_k: bool = True
     batches: bool = False
@@ -55,6 +75,8 @@ class Case:
     sizes: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
+        if self.streamed:
+            return STREAMED.format(m=self.m, n=self.n, chunks=self.k // 64, depth=self.k)
         if self.batches:
             return BATCHES.format(m=self.m, n=self.n, k=self.k)
         order = "mnk" if self.w_along_k else "mkn" if self.a_along_k else "kmn"
@@ -76,6 +98,18 @@ class Case:
         if self.batches:
             a, w = (draw.standard_normal((3, rows, self.k)).astype(np.float16) for rows in (self.m, self.n))
             return {"a": a, "w": w, "y": np.full((3, self.m, self.n), np.nan, np.float32)}
+        if self.streamed:
+            a, w = (draw.standard_normal((rows, self.k)).astype(np.float32) for rows in (self.m, self.n))
+            a *= 2.0 ** draw.integers(-20, 20, (self.m, self.k // 64)).repeat(64, axis=1).astype(np.float32)
+            high = w.astype(np.float16)
+            return {
+                "a": a,
+                "w_high": high,
+                "w_low": (w - high.astype(np.float32)).astype(np.float16),
+                "bias": draw.standard_normal(self.m).astype(np.float32),
+                "y": np.full((self.n, self.m), np.nan, np.float32),
+                "small": np.full(self.m, -1, np.int32),
+            }
         made: dict[str, np.ndarray] = {}
         for name, rows, along in (("a", self.m, self.a_along_k), ("w", self.n, self.w_along_k)):
             values = draw.standard_normal((rows, self.k) if along else (self.k, rows)).astype(np.float32)
@@ -87,6 +121,9 @@ class Case:
         return made | {"y": np.full((self.m, self.n), np.nan, np.float32)}
 
     def expected(self, given: dict[str, np.ndarray]) -> np.ndarray:
+        if self.streamed:
+            w = given["w_high"].astype(np.float64) + given["w_low"]
+            return w @ given["a"].T.astype(np.float64) + given["bias"]
         if self.batches:
             return np.einsum("bmk,bnk->bmn", given["a"].astype(np.float64), given["w"].astype(np.float64))
         a, w = (given[f"{name}_high"].astype(np.float64) + given[f"{name}_low"] for name in "aw")
@@ -103,6 +140,14 @@ def schedule(
     return (
         f'{{"m":{{"grid":{m}}},"n":{{"grid":{n}}},"k":{{"loop":{k},"stages":{stages}}},{scheme}"bulk":true,{more}'
         f'"consumers":{{"along":"m","count":2{several}}}}}'
+    )
+
+
+def streamed(n: int = 32, stages: int = 2, programs: int = 0) -> str:
+    several = f',"programs":{programs}' if programs else ""
+    return (
+        f'{{"m":{{"grid":64}},"n":{{"grid":{n}}},"chunk":{{"loop":1,"stages":{stages}}},"k":{{"tile":64}},'
+        f'"scheme":"fp16x3","bulk":true,"consumers":{{"along":"m","count":2{several}}}}}'
     )
 
 
@@ -123,7 +168,14 @@ CASES = {
         300, 104, 64, '{"b":{"grid":1},' + schedule(halves=False, programs=5)[1:], batches=True
     ),
     "programs for more than there are": Case(128, 64, 96, schedule(programs=100)),
+    "split where it is read": Case(256, 32, 320, streamed(), streamed=True),
+    "split, ragged": Case(200, 72, 256, streamed(stages=3), streamed=True),
+    "split, several pairs for each program": Case(520, 128, 192, streamed(128, programs=2), streamed=True),
 }
+
+
+def kernel_of(case: Case) -> str:
+    return "streamed" if case.streamed else "batches" if case.batches else "halves"
 
 
 def printed(tmp_path: Path, case: Case) -> tuple[Path, str]:
@@ -145,13 +197,19 @@ def test_simulated_warps_compute_the_product(tmp_path: Path, name: str) -> None:
     functions = source[source.index("@") : source.index("\ndef launch_")]
     exec(functions, names)
     given = case.tensors()
-    kernel = names["batches" if case.batches else "halves"]
+    kernel = names[kernel_of(case)]
     order = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
     simulator.run(kernel, blocks_of(source), [given[name] for name in order])
     wanted = case.expected(given)
     assert np.abs(given["y"] - wanted).max() <= 1e-4 * np.abs(wanted).max()
+    if case.streamed:
+        chunks = np.abs(given["a"].reshape(case.m, -1, 64))
+        few = (chunks < chunks.max(axis=2, keepdims=True) / 32).sum(axis=2).max(axis=1)
+        many = (chunks < chunks.max(axis=2, keepdims=True) / 16).sum(axis=2).max(axis=1)
+        assert (given["small"] >= few).all() and (given["small"] <= many).all()
 
 
+@pytest.mark.parametrize("case_name", ["ragged", "split, ragged"])
 @pytest.mark.parametrize(
     ("place", "wrong"),
     [
@@ -161,9 +219,11 @@ def test_simulated_warps_compute_the_product(tmp_path: Path, name: str) -> None:
         ("hopper.mbarrier.arrive(free.index(stage), count=1)", "pass"),
     ],
 )
-def test_the_simulator_sees_a_missing_wait(tmp_path: Path, monkeypatch: Any, place: str, wrong: str) -> None:
+def test_the_simulator_sees_a_missing_wait(
+    tmp_path: Path, monkeypatch: Any, case_name: str, place: str, wrong: str
+) -> None:
     monkeypatch.setattr(gluon_simulator, "PATIENCE", 0.5)
-    case = CASES["ragged"]
+    case = CASES[case_name]
     _, source = printed(tmp_path, case)
     functions = source[source.index("@") : source.index("\ndef launch_")]
     assert place in functions
@@ -171,7 +231,7 @@ def test_the_simulator_sees_a_missing_wait(tmp_path: Path, monkeypatch: Any, pla
     names: dict[str, Any] = simulator.names()
     exec(functions.replace(place, wrong), names)
     given = case.tensors()
-    kernel = names["halves"]
+    kernel = names[kernel_of(case)]
     order = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
     try:
         simulator.run(kernel, blocks_of(source), [given[name] for name in order])
@@ -204,6 +264,30 @@ def test_what_consumers_cannot_do_is_refused(tmp_path: Path, text: str, why: str
     file = tmp_path / "case.kernel"
     file.write_text(CASES["plain"].text())
     done = subprocess.run([TOOL, "triton", file, text], capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and why in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        # Both operands are split.
+        (
+            "w = f32(w_high[n, chunk * 64 + k]) + f32(w_low[n, chunk * 64 + k])",
+            "w = f32(w_high[n, chunk * 64 + k]) * 2.0",
+            "what consumers multiply by is a box",
+        ),
+        # What is split is multiplied by another number for each column.
+        ("exp2(exponent - 14.0)\n", "f32(w_low[n, chunk * 64])\n", "the loop of consumers loads boxes"),
+        # It is kept element by element.
+        ("product = dot(scaled, w; k)", "product = dot(scaled, w; k) + a[m, n]", "has the lanes of a product's left"),
+    ],
+)
+def test_what_consumers_cannot_split_is_refused(tmp_path: Path, old: str, new: str, why: str) -> None:
+    file = tmp_path / "case.kernel"
+    text = CASES["split where it is read"].text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    done = subprocess.run([TOOL, "triton", file, streamed()], capture_output=True, text=True, check=False)
     assert done.returncode != 0 and why in done.stderr, done.stderr
 
 

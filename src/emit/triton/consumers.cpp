@@ -45,7 +45,11 @@ int64_t bytes_of(const tile::Program& program, const tile::TileType& type) {
 }  // namespace
 
 ConsumerText::ConsumerText(const tile::Program& program, const IndexNames& names, const TileWindows& windows)
-    : program_(program), names_(names), windows_(windows), loop_(tile::consuming_loop(program)) {
+    : program_(program),
+      names_(names),
+      windows_(windows),
+      loop_(tile::consuming_loop(program)),
+      left_in_registers_(tile::left_in_registers(program)) {
   for (const Instruction& one : loop_.body) {
     if (one.kind == Kind::kLoad) loads_.push_back(&one);
     if (one.kind == Kind::kDot) dots_.push_back(&one);
@@ -57,6 +61,7 @@ ConsumerText::ConsumerText(const tile::Program& program, const IndexNames& names
   ready_ = unique("ready");
   free_ = unique("free");
   layout_ = unique("layout");
+  left_layout_ = unique("left_layout");
 }
 
 std::string ConsumerText::unique(std::string name) const {
@@ -112,10 +117,13 @@ std::vector<std::string> ConsumerText::definition() const {
 
 std::vector<std::string> ConsumerText::behind_symbols() const {
   const tile::TileType& sums = program_.values[dots_[0]->results[0]].type;
-  return {along_blocks(),
-          fmt::format("{}: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[{}, 1], "
-                      "instr_shape=[16, {}, 16])",
-                      layout_, program_.warps, tile::width_of(program_, sums.lanes[1]))};
+  std::vector<std::string> lines = {
+      along_blocks(), fmt::format("{}: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[{}, 1], "
+                                  "instr_shape=[16, {}, 16])",
+                                  layout_, program_.warps, tile::width_of(program_, sums.lanes[1]))};
+  if (std::find(left_in_registers_.begin(), left_in_registers_.end(), true) != left_in_registers_.end())
+    lines.push_back(fmt::format("{}: gl.constexpr = gl.DotOperandLayout(0, {}, 2)", left_layout_, layout_));
+  return lines;
 }
 
 std::vector<std::string> ConsumerText::walk() const {
@@ -139,10 +147,6 @@ std::vector<std::string> ConsumerText::begin_iteration() const {
           fmt::format("hopper.mbarrier.wait({}.index({}), {})", ready_, stage_, turn_)};
 }
 
-std::string ConsumerText::free_places() const {
-  return fmt::format("hopper.mbarrier.arrive({}.index({}), count=1)", free_, stage_);
-}
-
 std::string ConsumerText::loaded(const Instruction& load) const {
   const std::string place = tile::is_of_consumer(program_, load)
                                 ? fmt::format("{} * {} + {}", stage_, program_.consumers.count, consumer_)
@@ -151,12 +155,35 @@ std::string ConsumerText::loaded(const Instruction& load) const {
   std::vector<std::string> widths;
   const tile::TileType& type = program_.values[load.results[0]].type;
   for (const tile::Symbol lane : type.lanes) widths.push_back(std::to_string(tile::width_of(program_, lane)));
-  return windows_.of(load).lanes.size() == widths.size() ? text : fmt::format("{}.reshape({})", text, list(widths));
+  const bool is_matrix = windows_.of(load).lanes.size() == widths.size();
+  const std::string matrix = is_matrix ? text : fmt::format("{}.reshape({})", text, list(widths));
+  return left_in_registers_[load.results[0]] ? fmt::format("{}.load({})", matrix, left_layout_) : matrix;
 }
 
-std::string ConsumerText::layout_of(const tile::TileType& type) const {
-  const tile::TileType& sums = program_.values[dots_[0]->results[0]].type;
-  return type.lanes == sums.lanes ? layout_ : "";
+std::string ConsumerText::layout_of(tile::Value value) const {
+  const std::vector<tile::Symbol>& lanes = program_.values[value].type.lanes;
+  if (left_in_registers_[value] && !lanes.empty())
+    return lanes.size() == 1 ? fmt::format("gl.SliceLayout(1, {})", left_layout_) : left_layout_;
+  return lanes == program_.values[dots_[0]->results[0]].type.lanes ? layout_ : "";
+}
+
+std::string ConsumerText::to_rows_of_sums(const std::string& text) const {
+  return fmt::format("gl.convert_layout({}, gl.SliceLayout(1, {}))", text, layout_);
+}
+
+bool ConsumerText::moves(const Instruction& user, tile::Value operand) const {
+  return left_in_registers_[operand] && !left_in_registers_[user.results[0]] &&
+         !program_.values[operand].type.lanes.empty();
+}
+
+std::vector<std::string> ConsumerText::behind_loop() const {
+  std::vector<std::string> lines;
+  for (size_t place = 0; place < loop_.results.size(); ++place) {
+    const std::string& name = program_.values[loop_.results[place]].name;
+    if (left_in_registers_[loop_.arguments[place]])
+      lines.push_back(fmt::format("{} = {}", name, to_rows_of_sums(name)));
+  }
+  return lines;
 }
 
 bool ConsumerText::is_added_to(const Instruction& dot) const {
@@ -168,7 +195,25 @@ bool ConsumerText::is_added_to(const Instruction& dot) const {
   return used == 1 && std::any_of(dots_.begin(), dots_.end(), adds);
 }
 
-bool ConsumerText::is_last(const Instruction& dot) const { return &dot == dots_.back(); }
+void ConsumerText::starts(const Instruction& dot) {
+  if (!is_added_to(dot)) under_way_.push_back(&dot);
+}
+
+std::vector<std::string> ConsumerText::waits_before(const Instruction* user) {
+  const auto wants = [&](const Instruction* dot) {
+    return !user || std::count(user->operands.begin(), user->operands.end(), dot->results[0]) > 0;
+  };
+  if (std::none_of(under_way_.begin(), under_way_.end(), wants)) return {};
+  std::vector<std::string> lines;
+  for (const Instruction* dot : under_way_) {
+    lines.push_back(
+        fmt::format("{0} = hopper.warpgroup_mma_wait(0, deps=[{0}])", program_.values[dot->results[0]].name));
+    if (dot == dots_.back())
+      lines.push_back(fmt::format("hopper.mbarrier.arrive({}.index({}), count=1)", free_, stage_));
+  }
+  under_way_.clear();
+  return lines;
+}
 
 std::string ConsumerText::producer() const {
   const int64_t count = program_.consumers.count;

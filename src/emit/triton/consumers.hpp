@@ -32,18 +32,22 @@ class ConsumerText {
   std::vector<std::string> definition() const;
   std::vector<std::string> walk() const;
   std::vector<std::string> behind_symbols() const;
-  // At the start of the loop's body: waits for what the producer copied. Behind its last product: lets it copy again.
-  // At the end of the body.
+  // At the start of the loop's body: waits for what the producer copied. At the end of the body.
   std::vector<std::string> begin_iteration() const;
-  std::string free_places() const;
   std::vector<std::string> end_iteration() const;
-  // What a load of the loop is: a part of shared memory.
+  // What a load of the loop is: a part of shared memory, or that in registers.
   std::string loaded(const tile::Instruction& load) const;
-  // The layout of products' results; empty for values of other lanes.
-  std::string layout_of(const tile::TileType& type) const;
-  // Is this product added to by another one alone, so that nobody waits for it?
-  bool is_added_to(const tile::Instruction& dot) const;
-  bool is_last(const tile::Instruction& dot) const;
+  // Where each thread has its part of a value, if that is to be said.
+  std::string layout_of(tile::Value value) const;
+  // Does an operand, numbers of rows, have to go to where the rows of sums are, for its user?
+  bool moves(const tile::Instruction& user, tile::Value operand) const;
+  std::string to_rows_of_sums(const std::string& text) const;
+  // Behind the loop: moves what it carried.
+  std::vector<std::string> behind_loop() const;
+  // Products run by themselves from their instruction on. Before one that wants their sums (null: at the end of the
+  // body) all of them are waited for; behind the loop's last, the producer may copy again.
+  void starts(const tile::Instruction& dot);
+  std::vector<std::string> waits_before(const tile::Instruction* user);
 
  private:
   std::string unique(std::string name) const;
@@ -52,13 +56,17 @@ class ConsumerText {
   std::vector<std::string> buffers() const;
   std::string number_of_iteration() const;
   std::string along_blocks() const;  // "row_block = row_block_pair * 2 + consumer"
+  // Is this product added to by another one alone, so that nobody waits for it?
+  bool is_added_to(const tile::Instruction& dot) const;
 
   const tile::Program& program_;
   const IndexNames& names_;
   const TileWindows& windows_;
   const tile::Instruction& loop_;
   std::vector<const tile::Instruction*> loads_, dots_;
-  std::string consumer_, step_, stage_, turn_, ready_, free_, layout_;
+  std::vector<const tile::Instruction*> under_way_;  // products that nobody has waited for
+  const std::vector<bool> left_in_registers_;        // [value]
+  std::string consumer_, step_, stage_, turn_, ready_, free_, layout_, left_layout_;
 };
 
 }  // namespace kw::triton

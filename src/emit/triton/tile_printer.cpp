@@ -121,12 +121,13 @@ class TilePrinter {
   // --- Values ---
 
   // As a tile of these lanes, of which it has some.
-  Text text(Value value, const Lanes& lanes) const {
+  Text text(Value value, const Lanes& lanes) const { return text(value, texts_[value], lanes); }
+  Text text(Value value, const Text& whole, const Lanes& lanes) const {
     Lanes own;
     for (Symbol lane : lanes)
       if (std::find(type(value).lanes.begin(), type(value).lanes.end(), lane) != type(value).lanes.end())
         own.push_back(lane);
-    const Text in_order = own == type(value).lanes ? texts_[value] : Text{turned(value, own)};
+    const Text in_order = own == type(value).lanes ? whole : Text{turned(value, own)};
     const std::string marks = full_rank_ ? "" : brackets(own, lanes);
     if (marks.empty()) return in_order;
     return {wrap(in_order, Binding::kAtom) + marks};
@@ -168,6 +169,8 @@ class TilePrinter {
   }
 
   void print(const Instruction& one) {
+    if (consumers_)
+      for (const std::string& text : consumers_->waits_before(&one)) line(text);
     switch (one.kind) {
       case Kind::kConstant: return print_constant(one);
       case Kind::kIndex: return print_index(one);
@@ -203,7 +206,7 @@ class TilePrinter {
       texts_[value] = number;
       return;
     }
-    const std::string layout = consumers_ ? consumers_->layout_of(type(value)) : "";
+    const std::string layout = consumers_ ? consumers_->layout_of(value) : "";
     const Text full{fmt::format("{}({}, {}, {}{})", full_, shape_text(type(value).lanes), number.text,
                                 dtype_name(type(value).dtype), layout.empty() ? "" : ", " + layout)};
     if (values_.is_true(value)) texts_[value] = full;  // the condition of what is spread over these lanes
@@ -240,7 +243,11 @@ class TilePrinter {
     const Operation operation = operations_.of(one);
     while (true) {
       std::vector<Text> operands;
-      for (Value operand : one.operands) operands.push_back(text(operand, lanes));
+      for (Value operand : one.operands) {
+        Text whole = texts_[operand];
+        if (consumers_ && consumers_->moves(one, operand)) whole = {consumers_->to_rows_of_sums(whole.text)};
+        operands.push_back(text(operand, whole, lanes));
+      }
       if (const auto factor = operations_.reciprocal_of_divisor(one))
         operands[1] = literal(type(value).dtype, *factor, 0, full_);
       std::vector<std::string> helpers;
@@ -404,9 +411,7 @@ class TilePrinter {
     arguments.emplace_back("is_async=True");
     assign(result, call(result.size() + 3, "hopper.warpgroup_mma", arguments));
     texts_[one.results[0]] = {result};
-    if (consumers_->is_added_to(one)) return;
-    assign(result, fmt::format("hopper.warpgroup_mma_wait(0, deps=[{}])", result));
-    if (consumers_->is_last(one)) line(consumers_->free_places());
+    consumers_->starts(one);
   }
 
   // --- Folds ---
@@ -516,11 +521,15 @@ class TilePrinter {
     if (consumers_)
       for (const std::string& text : consumers_->begin_iteration()) line(text);
     print_body(one.body);
+    if (consumers_)
+      for (const std::string& text : consumers_->waits_before(nullptr)) line(text);
     set_variables(one.yields, one.results, one.arguments);
     if (consumers_)
       for (const std::string& text : consumers_->end_iteration()) line(text);
     if (out_.size() == empty) line("pass");
     indent_ -= 4;
+    if (consumers_)
+      for (const std::string& text : consumers_->behind_loop()) line(text);
   }
 
   // `variable = value` for each; what mentions a variable that is set before it is computed first.

@@ -15,6 +15,7 @@ namespace {
 
 // Measured with PyTorch 2.13 on an AMD EPYC with AVX-512 and its instructions for bf16.
 constexpr LibraryRates kLibraryRates{.products = 0.8,
+                                     .tile = 1,
                                      .single_attention = 0.9,
                                      .halves_attention = 0.9,
                                      .masked_attention = 0.9,

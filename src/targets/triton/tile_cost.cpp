@@ -58,7 +58,10 @@ class TileEstimate {
     const double together = static_cast<double>(program_.consumers.count);
     const double waves = std::max(blocks_ / together / units, 1e-9), idle = std::max(1.0, std::ceil(waves) / waves);
     const double arithmetic = 2 * operations_ / std::max(device_.fp32_flops, 1.0);  // peaks count two an instruction
-    const double dots = dot_seconds_ * idle + arithmetic, memory = memory_bytes / device_.copy_bytes_per_second;
+    // Of consumers one computes while the other's products run.
+    const double dots = program_.consumers.count > 1 ? std::max(dot_seconds_ * idle, arithmetic)
+                                                     : dot_seconds_ * idle + arithmetic;
+    const double memory = memory_bytes / device_.copy_bytes_per_second;
     KernelEstimate estimate;
     estimate.memory_bytes = memory_bytes;
     estimate.cache_bytes = loaded_bytes_;
