@@ -92,27 +92,27 @@ bool lies_along_depth(const Product& product, Side side) {
   return dimensions_of(product, side).back().role == OperandDimension::Role::kDepth;
 }
 
-// Is there a warp that copies boxes of both operands, in single precision, for blocks of so many columns?
-bool has_producer(const Product& product, int64_t columns, int64_t depth, const DeviceDescription& device) {
+// Is there a warp that copies boxes of both operands, in single precision, for blocks of so many columns? Even where
+// the depth is short: it copies for the next block while this one is stored. 1,048,576 × 768 of a depth of 256 took 2.4
+// ms for 4.1 on an H200; of one of 32 consumers were slower than several small blocks.
+bool has_producer(const Product& product, int64_t columns, const DeviceDescription& device) {
   // Beside an axis for parts, an operand has as many dimensions as a box may.
   const auto fits_box = [&](Side side) { return dimensions_of(product, side).size() + 1 <= kDimensionsOfBox; };
   return device.warp_roles && fits_box(Side::kLeft) && fits_box(Side::kRight) && product.left.dtype == DType::f32 &&
-         columns <= 256 && product.depth > depth * kFewIterations;
+         columns <= 256 && product.depth > 32;
 }
 
-bool can_consume(const Product& product, int64_t rows, int64_t columns, int64_t depth,
-                 const DeviceDescription& device) {
+bool can_consume(const Product& product, int64_t rows, int64_t columns, const DeviceDescription& device) {
   // Of a left operand whose columns lie side by side, and a right one whose rows do, no order of axes makes boxes.
-  return rows % kConsumerRows == 0 && has_producer(product, columns, depth, device) &&
+  return rows % kConsumerRows == 0 && has_producer(product, columns, device) &&
          (lies_along_depth(product, Side::kLeft) || !lies_along_depth(product, Side::kRight));
 }
 
 // Blocks of so many rows (columns) of the streamed operand, which consumers have in registers, and so many of the
 // other. 32768 columns and a depth as long of 128 rows take 1.85 ms so, and 3.1 in single blocks, on an H200.
-bool can_consume_streamed(const Product& product, int64_t many, int64_t few, int64_t depth,
-                          const DeviceDescription& device) {
+bool can_consume_streamed(const Product& product, int64_t many, int64_t few, const DeviceDescription& device) {
   constexpr int64_t kMostOfOther = 128;  // sums, and those of one step, in registers
-  return many == kConsumerRows && few <= kMostOfOther && has_producer(product, few, depth, device) &&
+  return many == kConsumerRows && few <= kMostOfOther && has_producer(product, few, device) &&
          lies_along_depth(product, streamed_side(product));
 }
 
@@ -124,7 +124,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
     const int64_t few = std::max(next_power_of_two(std::min(product.rows, product.columns)), kLeastBlock);
     const bool right = streamed_side(product) == Side::kRight;
     constexpr int64_t kDepth = 64;
-    const bool consume = can_consume_streamed(product, kStreamedWidth, few, kDepth, device);
+    const bool consume = can_consume_streamed(product, kStreamedWidth, few, device);
     const int64_t together = consume ? kConsumers : 1, many = std::max(product.rows, product.columns),
                   blocks = product.batches() * ceil_divide(many, kStreamedWidth * together),
                   of_stage = kDepth * 4 * (kStreamedWidth * together + few);
@@ -146,9 +146,13 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
     return product.batches() * ceil_divide(product.rows, rows) * ceil_divide(product.columns, columns);
   };
   int64_t depth = std::clamp<int64_t>(next_power_of_two(product.depth), kLeastBlock, 64);
+  const auto consume = [&] {
+    return !folds && rows == kConsumers * kConsumerRows && columns == rows &&
+           can_consume(product, kConsumerRows, columns, device);
+  };
   // Short sums: several small blocks for each multiprocessor, so that one stores while another multiplies.
   const bool is_short = ceil_divide(product.depth, depth) <= kFewIterations;
-  if (is_short) {
+  if (is_short && !consume()) {
     rows = std::min<int64_t>(rows, 64);
     if (!folds) columns = std::min<int64_t>(columns, 128);
   }
@@ -158,8 +162,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
     (columns >= rows && !folds ? columns : rows) /= 2;
   const auto stages = [&] { return device.operand_bytes() / ((rows + columns) * depth * 2 * (split ? 2 : 1)); };
   while (stages() < 1 && depth > kLeastBlock) depth /= 2;
-  if (!folds && rows == kConsumers * kConsumerRows && columns == rows &&
-      can_consume(product, kConsumerRows, columns, depth, device) && stages() > 1)
+  if (consume() && stages() > 1)
     return {{"block_m", kConsumerRows},
             {"block_n", columns},
             {"block_k", depth},
@@ -228,9 +231,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                                                 : std::pair(blocks.rows, blocks.columns);
   const bool consumes = blocks.streamed.empty()
                             ? read("scheme") == kFp16x3 && !blocks.whole_rows &&
-                                  can_consume(product, blocks.rows, blocks.columns, blocks.depth, device)
-                            : blocks.streamed.size() == 1 &&
-                                  can_consume_streamed(product, many, few, blocks.depth, device);
+                                  can_consume(product, blocks.rows, blocks.columns, device)
+                            : blocks.streamed.size() == 1 && can_consume_streamed(product, many, few, device);
   if (read("consumers") > 1 && consumes) {
     blocks.consumers = read("consumers");
     blocks.programs = device.units;
