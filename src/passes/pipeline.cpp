@@ -50,6 +50,7 @@ constexpr Pass kPasses[] = {
     {"identities", identities, kReassociates},
     {"linear_sums", linear_sums, kReassociates},
     {"convolution_sums", convolution_sums, kReassociates},
+    {"position_means", position_means, kReassociates},
     {"broadcasts", broadcasts, kReassociates},
     {"rows_first", rows_first, kReassociates},
     {"draws", draws},

@@ -59,6 +59,28 @@ std::vector<bool> before_convolutions(const Graph& graph) {
   return before;
 }
 
+// Is it one row of elements, long channels one behind the other?
+bool has_long_channels(const TensorType& type) {
+  constexpr int64_t kLong = 256;
+  return type.is_contiguous() && type.rank() > 2 && type.elements() > 0 &&
+         type.elements() / (type.shape[0] * type.shape[1]) >= kLong;
+}
+
+struct Statistics {
+  ValueId mean, variance;
+};
+
+// Of each place along the second dimension.
+Statistics statistics_of_channels(Rewriter& rewriter, ValueId x) {
+  const TensorType type = rewriter.type(x), of_channel = {DType::f32, {type.shape[1]}, {1}, 0, type.device};
+  IntList dims = {0};
+  for (int64_t dim = 2; dim < type.rank(); ++dim) dims.push_back(dim);
+  const std::vector<ValueId> found = rewriter.emit_all(
+      "aten.var_mean.correction", {{"self", ValueRef{x}}, {"dim", dims}, {"correction", int64_t{0}}},
+      {{"variance", of_channel}, {"mean", of_channel}});
+  return {.mean = found[1], .variance = found[0]};
+}
+
 // A norm of a whole batch, a sample's group of channels or one channel of it, as statistics and what they normalise.
 class Expansion {
  public:
@@ -74,11 +96,6 @@ class Expansion {
     if (!dtype || type_.device.starts_with("cpu") || type_.rank() < 2 || type_.elements() == 0) return false;
     if (!of_samples_) return count(type_.shape[1]) > 1;
     return type_.is_contiguous() && type_.rank() > 2 && type_.shape[1] % groups() == 0 && count(sample_groups()) > 1;
-  }
-
-  bool has_long_channels() const {
-    constexpr int64_t kLong = 256;
-    return type_.is_contiguous() && type_.rank() > 2 && count(type_.shape[0] * type_.shape[1]) >= kLong;
   }
 
   void run() {
@@ -104,9 +121,6 @@ class Expansion {
   }
 
  private:
-  struct Statistics {
-    ValueId mean, variance;
-  };
   struct Channels {
     Term mean, variance;  // [what is folded apart, what is folded together] or the other way round, of batches
   };
@@ -126,16 +140,7 @@ class Expansion {
     return of_samples_ ? view(term, {term.type().shape[0], 1}) : term;
   }
 
-  // Of each place along the second dimension.
-  Statistics statistics_of(ValueId x) {
-    const TensorType type = rewriter_.type(x), of_channel = {DType::f32, {type.shape[1]}, {1}, 0, type.device};
-    IntList dims = {0};
-    for (int64_t dim = 2; dim < type.rank(); ++dim) dims.push_back(dim);
-    const std::vector<ValueId> found = rewriter_.emit_all(
-        "aten.var_mean.correction", {{"self", ValueRef{x}}, {"dim", dims}, {"correction", int64_t{0}}},
-        {{"variance", of_channel}, {"mean", of_channel}});
-    return {.mean = found[1], .variance = found[0]};
-  }
+  Statistics statistics_of(ValueId x) { return statistics_of_channels(rewriter_, x); }
 
   ValueId normalised(ValueId x, const Statistics& statistics, Argument weight, Argument bias, const TensorType& type) {
     return rewriter_.emit("aten.batch_norm.default",
@@ -297,7 +302,7 @@ class StatisticsPass {
     Expansion expansion(rewriter_, node);
     if (!expansion.is_taken()) return false;
     // A convolution has a block in one sample where it has many places: it can make statistics of its channels.
-    if (is_after && expansion.has_long_channels() && is_averaged_[result]) {
+    if (is_after && has_long_channels(rewriter_.type(node.value("input"))) && is_averaged_[result]) {
       pooled_[result] = expansion.run_from_channels();
     } else {
       expansion.run();
@@ -318,8 +323,47 @@ class StatisticsPass {
   Rewriter rewriter_;
 };
 
+class PositionMeans {
+ public:
+  explicit PositionMeans(Graph& graph) : after_(after_convolutions(graph)), rewriter_(graph) {}
+
+  RewriteCounts run() {
+    return rewriter_.run([this](Node& node) { return takes(node); });
+  }
+
+ private:
+  bool takes(const Node& node) {
+    const ValueId x = node.value("self");
+    if (x == kNoValue || !after_[x]) return false;
+    std::optional<IntList> dims = averaged_positions(rewriter_.graph(), node);
+    const TensorType type = rewriter_.type(x);
+    const bool dtype = type.dtype == DType::f32 || type.dtype == DType::f16 || type.dtype == DType::bf16;
+    if (!dims || !dtype || type.device.starts_with("cpu") || !has_long_channels(type)) return false;
+    const int64_t channels = type.shape[0] * type.shape[1];
+    const Term each = view(as(x, DType::f32), {1, channels, type.elements() / channels});
+    Shape kept = type.shape;
+    std::fill(kept.begin() + 2, kept.end(), 1);
+    Term value = view(Term(rewriter_, statistics_of_channels(rewriter_, each.id()).mean), kept);
+    std::erase_if(*dims, [](int64_t dim) { return dim > 1; });
+    if (!dims->empty()) value = mean(value, *dims);
+    const Shape shape = rewriter_.type(node.results[0]).shape;
+    rewriter_.adopt(node.results[0], view(as(value.id(), type.dtype), shape).id(), NumericTag::kReassociates);
+    return true;
+  }
+
+  Term as(ValueId value, DType to) {
+    if (rewriter_.type(value).dtype == to) return Term(rewriter_, value);
+    return Term(rewriter_, rewriter_.emit("aten._to_copy.default", {{"self", ValueRef{value}}, {"dtype", to}}));
+  }
+
+  const std::vector<bool> after_;  // [value] convolutions, element by element
+  Rewriter rewriter_;
+};
+
 }  // namespace
 
 RewriteCounts statistics(Graph& graph) { return StatisticsPass(graph).run(); }
+
+RewriteCounts position_means(Graph& graph) { return PositionMeans(graph).run(); }
 
 }  // namespace kw

@@ -11,4 +11,8 @@ namespace kw {
 // statistics or takes the normalisation, the two are scheduled apart (plan/statistics.hpp).
 RewriteCounts statistics(Graph& graph);
 
+// On a GPU, means over all positions of what is made of a convolution's result element by element, written as such
+// statistics, so that the convolution can make them and need not store what is averaged.
+RewriteCounts position_means(Graph& graph);
+
 }  // namespace kw

@@ -219,7 +219,7 @@ OF_SAMPLES = [
     ),
 ]
 
-# Norms of which means over all positions are wanted.
+# Norms, or none, of which means over all positions are wanted.
 AVERAGED = [
     Norm(
         "averages_of_channels",
@@ -249,6 +249,39 @@ AVERAGED = [
         lambda: nn.BatchNorm2d(18),
         (3, 5, 17, 19),
         after=lambda y, x: y - y.mean((2, 3), keepdim=True),
+    ),
+    Norm(
+        "without_a_norm",
+        lambda: nn.Conv2d(5, 18, 3, padding=1),
+        nn.Identity,
+        (3, 5, 17, 19),
+        before=torch.nn.functional.gelu,
+        after=lambda y, x: torch.nn.functional.adaptive_avg_pool2d(y, 1),
+    ),
+    Norm(
+        "of_a_batch_without_a_norm",
+        lambda: nn.ConvTranspose2d(5, 18, 3, stride=2),
+        nn.Identity,
+        (3, 5, 9, 10),
+        before=torch.sigmoid,
+        after=lambda y, x: y.mean((0, 2, 3)) * 2.0,
+    ),
+    Norm(
+        "read_beside_their_average",
+        lambda: nn.Conv2d(5, 18, 3, padding=1),
+        nn.Identity,
+        (3, 5, 17, 19),
+        before=torch.nn.functional.silu,
+        after=lambda y, x: y * torch.sigmoid(y.mean((2, 3), keepdim=True)),
+    ),
+    Norm(
+        "halves_without_a_norm",
+        lambda: nn.Conv2d(5, 18, 3, padding=1),
+        nn.Identity,
+        (3, 5, 17, 19),
+        before=torch.tanh,
+        after=lambda y, x: y.mean((-1, -2)),
+        dtype=torch.float16,
     ),
     Norm(
         "short_channels",
