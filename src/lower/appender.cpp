@@ -21,11 +21,15 @@ std::string unique(const std::vector<Info>& infos, const std::string& name) {
 }  // namespace
 
 tile::Value Appender::emit(tile::Instruction instruction, const std::string& name, tile::TileType type) {
-  const auto value = static_cast<tile::Value>(program_.values.size());
-  program_.values.push_back({unique(program_.values, name), std::move(type)});
-  instruction.results = {value};
+  const tile::Value made = value(name, std::move(type));
+  instruction.results = {made};
   program_.body.push_back(std::move(instruction));
-  return value;
+  return made;
+}
+
+tile::Value Appender::value(const std::string& name, tile::TileType type) {
+  program_.values.push_back({unique(program_.values, name), std::move(type)});
+  return static_cast<tile::Value>(program_.values.size()) - 1;
 }
 
 tile::Value Appender::op(tile::ScalarOp op, std::vector<tile::Value> operands, const std::string& name,

@@ -14,6 +14,7 @@ class Appender {
 
   // A value of its own, and the instruction that makes it, at the body's end. Names are numbered until they are free.
   tile::Value emit(tile::Instruction instruction, const std::string& name, tile::TileType type);
+  tile::Value value(const std::string& name, tile::TileType type);  // that nothing makes yet
   tile::Value op(tile::ScalarOp op, std::vector<tile::Value> operands, const std::string& name, tile::TileType type);
   // A symbol besides the program's.
   tile::Symbol symbol(tile::SymbolInfo info);

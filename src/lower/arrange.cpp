@@ -346,7 +346,8 @@ class Arranger {
       names.insert(names.end(), scan->names.begin(), scan->names.end());
       loop.reversed = scan->is_reversed();
     }
-    if (mapped.bounded) loop.end = bound_of(mapped, goals);
+    if (mapped.bounded) loop.end = bound_of(values_, mapped, only_folds(goals));
+    if (mapped.stops) loop.until = stop_of_loop(only_folds(goals).value_or(std::vector<ExprId>{}), mapped.axes[0]);
     if ((mapped.shared || mapped.simd) && !carried.empty())
       values_.refuse(fmt::format("the loop of axis '{}' carries values, so its iterations follow one another",
                                  values_.name_of(mapped.axes[0])),
@@ -371,35 +372,22 @@ class Arranger {
     values_.emission.add_here(std::move(loop));
   }
 
-  // Where the loop may end for the points of this block.
-  tile::Index bound_of(const MappedLoop& mapped, const std::vector<Goal>& goals) const {
-    const std::string& name = values_.name_of(mapped.axes[0]);
+  // Of a loop that nothing but folds: those. nullopt where it does more.
+  static std::optional<std::vector<ExprId>> only_folds(const std::vector<Goal>& goals) {
     std::vector<ExprId> folds;
     for (const Goal& goal : goals) {
-      if (goal.kind != Goal::Kind::kAccumulate)
-        values_.refuse(fmt::format("axis '{}' is bounded, but its loop does more than fold", name));
+      if (goal.kind != Goal::Kind::kAccumulate) return std::nullopt;
       folds.push_back(goal.which);
     }
-    const auto bound = first_needless(values_.kernel, folds, mapped.axes[0]);
-    if (!bound || mapped.axes.size() > 1)
-      values_.refuse(fmt::format("axis '{}' is bounded, but no mask says where its folds have all they need", name),
-                     "A maximum of select(axis <= other, x, -inf) has one, and sums of its exponentials.");
-    const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(values_.mapped.program);
-    tile::Index end = values_.mapped.translate(*bound);
-    for (tile::Symbol lane : tile::lanes_of(values_.mapped.program, end)) {
-      const auto linear = kernel::linear_in(end, lane);
-      if (!linear || !kernel::as_constant(linear->coefficient))
-        values_.refuse(fmt::format("axis '{}' is bounded by what is not linear along a tile", name));
-      const int64_t slope = *kernel::as_constant(linear->coefficient);
-      const int64_t widest = tile::width_of(values_.mapped.program, lane) - 1;
-      end = linear->rest + tile::Index(slope > 0 ? slope * widest : 0);
-    }
-    if (values_.emission.depth_of(end) > values_.emission.depth() || kernel::range_of(mapped.end - end, ranges).low < 0)
-      values_.refuse(fmt::format("axis '{}' is bounded by what may lie beyond its end", name),
-                     "Take widths of blocks that divide their axes.");
-    if (kernel::range_of(end, ranges).low < 1)  // a sum of nothing is 0, one of nothing but exp(-inf - -inf) is not
-      values_.refuse(fmt::format("axis '{}' is bounded, and some blocks may have no point of it", name));
-    return end;
+    return folds;
+  }
+
+  // Where the data say that folds have all they need, at every point of the block; kNoValue where they do not say it
+  // before the loop.
+  Value stop_of_loop(const std::vector<ExprId>& folds, Axis axis) {
+    const ExprId stop = stop_of(values_.kernel, folds, axis);
+    const bool is_known = stop != kernel::kNoExpr && !values_.varies_in_loops(stop) && folds_of({stop}).empty();
+    return is_known ? latest_of(values_, values_.value_of(stop)) : tile::kNoValue;
   }
 
   // Another value of the same type, one of a loop's arguments or results.

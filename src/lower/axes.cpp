@@ -247,6 +247,7 @@ class Mapper {
       loop.ahead = schedules_.at(axes.back())->ahead;
       loop.bounded = std::any_of(axes.begin(), axes.end(),
                                  [&](kernel::Symbol axis) { return schedules_.at(axis)->bounded; });
+      loop.stops = axes.size() == 1 && schedules_.at(axes[0])->stops;
       loop.unrolled = std::all_of(axes.begin(), axes.end(),
                                   [&](kernel::Symbol axis) { return schedules_.at(axis)->unrolled; });
       loop.shared = std::all_of(axes.begin(), axes.end(),

@@ -48,6 +48,7 @@ class DeadCode {
       remove(one.body);
       remove(one.otherwise_body);
       for (Value value : one.operands) read(value);
+      read(one.until);
       read(one.access);
       read(one.destination);
     }

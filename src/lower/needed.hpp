@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernel/kernel.hpp"
+#include "lower/values.hpp"
 
 namespace kw::lower {
 
@@ -14,5 +15,18 @@ namespace kw::lower {
 // is multiplied with there do not come through.) nullopt where the folds do not all have the same f.
 std::optional<kernel::Index> first_needless(const kernel::Kernel& kernel, const std::vector<kernel::ExprId>& folds,
                                             kernel::Symbol axis);
+
+// An expression, a whole number that varies in no loop, from which point of the axis on none of these folds, which are
+// sums and extremes, takes anything in, for each says so by a condition of its own (axis < expression): the length of a
+// bag or of a window that only the data tell. kNoExpr where there is no such expression.
+kernel::ExprId stop_of(const kernel::Kernel& kernel, const std::vector<kernel::ExprId>& folds, kernel::Symbol axis);
+
+// Where a bounded loop may end for the points of a block. `folds`: nullopt where the loop does more than fold, which is
+// refused, as are folds of which no mask says where they have all they need.
+tile::Index bound_of(const Values& values, const MappedLoop& loop,
+                     const std::optional<std::vector<kernel::ExprId>>& folds);
+
+// The largest of a whole number's points in a block.
+tile::Value latest_of(Values& values, tile::Value number);
 
 }  // namespace kw::lower

@@ -127,6 +127,9 @@ class ScheduleReader {
       } else if (key == "bounded") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
         result.bounded = value.get<bool>();
+      } else if (key == "stops") {
+        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
+        result.stops = value.get<bool>();
       } else if (key == "network") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
         result.network = value.get<bool>();
@@ -149,13 +152,17 @@ class ScheduleReader {
       } else {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
                "It has one of grid, tile and loop, and may have simd; a loop also takes stages, online, bounded, "
-               "network, ahead, unrolled and threads, the others last and split, a tile network, unrolled and within.");
+               "stops, network, ahead, unrolled and threads, the others last and split, a tile network, unrolled and "
+               "within.");
       }
     }
     if (mappings != 1)
       refuse(fmt::format("axis '{}' has {} mappings", axis, mappings), "Give one of grid, tile, loop.");
     if (result.mapping != Mapping::kLoop && (result.stages != 0 || result.online || result.bounded))
       refuse(fmt::format("axis '{}' is not a loop, so it has no stages, and is not online or bounded", axis));
+    if (result.stops && (result.mapping != Mapping::kLoop || result.bounded || result.unrolled || result.ahead != 1))
+      refuse(fmt::format("axis '{}' is no loop that data can stop", axis),
+             "Take a loop that is neither bounded nor unrolled, and loads nothing ahead.");
     if (result.mapping != Mapping::kLoop && result.ahead != 1)
       refuse(fmt::format("axis '{}' is not a loop, so no iterations load ahead", axis));
     if (result.mapping == Mapping::kGrid && result.network)
@@ -358,6 +365,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     if (axis.stages != 0) one["stages"] = axis.stages;
     if (axis.online) one["online"] = true;
     if (axis.bounded) one["bounded"] = true;
+    if (axis.stops) one["stops"] = true;
     if (axis.network) one["network"] = true;
     if (axis.ahead != 1) one["ahead"] = axis.ahead;
     if (axis.unrolled) one["unrolled"] = true;

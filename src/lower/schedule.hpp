@@ -12,7 +12,8 @@
 //           its own, and what several points need alike is loaded and computed once (src/lower/unrolled_tiles.hpp)
 //   loop    each block walks it, that many points at a time; `stages` iterations' loads are in flight; with `online`,
 //           a maximum and what scales with its exponential are folded in one walk; with `bounded`, it ends where a mask
-//           leaves nothing to fold (causal attention); `unrolled`, its iterations stand one behind the other
+//           leaves nothing to fold (causal attention); with `stops`, where the data say so, if they do (bags of rows);
+//           `unrolled`, its iterations stand one behind the other
 // With `network` a scan's products are multiplied in one order (ScanWay::kNetwork): what overflows hangs on the width
 // alone. With `ahead` so many iterations of a loop load what they need before the first of them (read_ahead.hpp).
 // Behind a product a grid's or a tile's lanes may be the `last` dimension of tiles, {"grid": 128, "last": true}, where
@@ -61,6 +62,7 @@ struct AxisSchedule {
   int stages = 0;     // 0: as the compiler likes
   bool online = false;
   bool bounded = false;
+  bool stops = false;
   bool network = false;
   int64_t ahead = 1;
   bool unrolled = false;

@@ -75,6 +75,8 @@ class Invariants {
       case Kind::kOp:
       case Kind::kRelabel:
       case Kind::kSplit:
+      case Kind::kStack:
+      case Kind::kUnstack:
       case Kind::kDot:
       case Kind::kFold:
       case Kind::kScan: return true;

@@ -236,6 +236,8 @@ class TakenApart {
       case Kind::kScan:
       case Kind::kRelabel:
       case Kind::kSplit:
+      case Kind::kStack:
+      case Kind::kUnstack:
         if (is_apart(one.from) || (one.kind == Kind::kRelabel && is_apart(one.to)))
           refuse(fmt::format("'{}' is computed along an unrolled tile", old_.values[one.results[0]].name));
         break;
@@ -360,6 +362,7 @@ class TakenApart {
 
   void emit_for(const Instruction& loop) {
     Instruction made = loop;
+    if (loop.until != kNoValue) made.until = wide_at(loop.until, Point(lanes_.size()));
     made.symbol = renumbered_.at(loop.symbol);
     const Point nowhere(lanes_.size());
     made.begin = at(loop.begin, nowhere);

@@ -73,6 +73,8 @@ void BlockRun::run(const Instruction& instruction) {
     case Kind::kOp: return run_op(instruction);
     case Kind::kRelabel:
     case Kind::kSplit: return run_renamed(instruction);
+    case Kind::kStack: return run_stack(instruction);
+    case Kind::kUnstack: return run_unstack(instruction);
     case Kind::kLoad: return run_load(instruction);
     case Kind::kStore: return run_store(instruction);
     case Kind::kCopy: return run_copy(instruction);
@@ -94,7 +96,8 @@ void BlockRun::run(const Instruction& instruction) {
 
 std::vector<int64_t> BlockRun::iterations_of(const Instruction& loop) const {
   std::vector<int64_t> values;
-  const int64_t end = kernel::evaluate(loop.end, symbols_);
+  int64_t end = kernel::evaluate(loop.end, symbols_);
+  if (loop.until != kNoValue) end = std::min(end, values_[loop.until].wholes[0]);
   for (int64_t value = kernel::evaluate(loop.begin, symbols_); value < end; value += loop.step) values.push_back(value);
   if (loop.reversed) std::reverse(values.begin(), values.end());
   return values;
@@ -378,6 +381,29 @@ void BlockRun::run_renamed(const Instruction& instruction) {
     if (!operand.wholes.empty()) result.wholes.push_back(operand.wholes[place]);
   }
   values_[instruction.results[0]] = std::move(result);
+}
+
+// The lane is the last of the stacked tile's: the fastest.
+void BlockRun::run_stack(const Instruction& instruction) {
+  Numbers result;
+  const Numbers& first = values_[instruction.operands[0]];
+  for (size_t point = 0; point < std::max(first.reals.size(), first.wholes.size()); ++point)
+    for (const Value operand : instruction.operands) {
+      const Numbers& part = values_[operand];
+      if (!part.reals.empty()) result.reals.push_back(part.reals[point]);
+      if (!part.wholes.empty()) result.wholes.push_back(part.wholes[point]);
+    }
+  values_[instruction.results[0]] = std::move(result);
+}
+
+void BlockRun::run_unstack(const Instruction& instruction) {
+  const Numbers stacked = values_[instruction.operands[0]];
+  const size_t count = instruction.results.size();
+  for (size_t at = 0; at < count; ++at) {
+    Numbers& part = values_[instruction.results[at]] = {};
+    for (size_t point = at; point < stacked.reals.size(); point += count) part.reals.push_back(stacked.reals[point]);
+    for (size_t point = at; point < stacked.wholes.size(); point += count) part.wholes.push_back(stacked.wholes[point]);
+  }
 }
 
 void BlockRun::run_fold(const Instruction& instruction) {

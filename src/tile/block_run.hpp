@@ -62,6 +62,8 @@ class BlockRun {
   void wait(int pending);
   void run_dot(const Instruction& instruction);
   void run_renamed(const Instruction& instruction);
+  void run_stack(const Instruction& instruction);
+  void run_unstack(const Instruction& instruction);
   void run_fold(const Instruction& instruction);
   void run_scan(const Instruction& instruction);
   void run_loop(const Instruction& instruction);

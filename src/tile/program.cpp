@@ -21,6 +21,8 @@ bool maps_and_folds(const std::vector<Instruction>& body) {
       case Kind::kOp:
       case Kind::kFold:
       case Kind::kScan:
+      case Kind::kStack:
+      case Kind::kUnstack:
       case Kind::kStore: return true;
       case Kind::kLoad: return one.mode == CopyMode::kPlain;
       case Kind::kFor: return maps_and_folds(one.body);

@@ -110,6 +110,8 @@ enum class Kind {
   // The results of these two may have their lanes in another order.
   kRelabel,  // result = operand 0 with lane `from` called `to`; both have the same width
   kSplit,    // result = operand 0 with lane `from` as two, the quotient and the remainder of its position: `lanes`
+  kStack,    // result = operands, of one type, one behind the other along a lane more, `to`, the last of its lanes
+  kUnstack,  // results = operand 0 at each point of lane `from`, the last of its lanes
   kLoad,     // result = access
   kStore,    // access ← operand 0; with `combine`, folded atomically with what is there
   kCopy,     // `destination` ← access, from global to shared memory, for every point of `lanes`
@@ -154,7 +156,7 @@ struct Instruction {
   int64_t integer = 0;                           // kConstant of an integral type or b1; kScan of a sort: how many of
                                                  // the first places anything reads, 0: all
   Index index;                                   // kIndex; kBarrier: how often all waited before
-  Symbol from = -1, to = -1;                     // kRelabel; kScan, kSplit: from
+  Symbol from = -1, to = -1;                     // kRelabel; kScan, kSplit, kUnstack: from; kStack: to
   std::vector<Symbol> lanes;                     // kFold: those folded; kCopy: those copied; kSplit: the two
   Access access;                                 // kLoad, kStore; kCopy: the source; kBarrier: a counter
   Access destination;                            // kCopy
@@ -167,6 +169,7 @@ struct Instruction {
 
   Symbol symbol = -1;            // kFor: its variable
   Index begin, end;              // kFor: over sizes, grid and enclosing loops
+  Value until = kNoValue;        // kFor: a scalar i32 or i64, and no iteration starts at it or beyond
   int64_t step = 1;              // kFor
   int stages = 0;                // kFor: iterations whose loads are in flight; 0: as the compiler likes
   bool unrolled = false;         // kFor: iterations stand one behind the other

@@ -35,6 +35,8 @@ class InstructionRules {
       case Kind::kOp: return check_op();
       case Kind::kRelabel: return check_relabel();
       case Kind::kSplit: return check_split();
+      case Kind::kStack: return check_stack();
+      case Kind::kUnstack: return check_unstack();
       case Kind::kLoad: return check_load();
       case Kind::kStore: return check_store();
       case Kind::kCopy: return check_copy();
@@ -220,6 +222,30 @@ class InstructionRules {
     require(same_lanes(result().lanes, expected), "the result has lanes {}, but {} are expected, in any order",
             lanes_text(result().lanes), lanes_text(expected));
     check_dtype(result(), operand(0).dtype, "the result");
+  }
+
+  // Of a stacked tile and its parts: as many as the lane is wide, each of the tile's type without the lane.
+  void check_parts(const TileType& stacked, Symbol lane, const std::vector<Value>& parts) const {
+    check_lane(lane);
+    require(!stacked.lanes.empty() && stacked.lanes.back() == lane, "'{}' is not the last lane of the stacked tile",
+            name_of_lane(lane));
+    require(static_cast<int64_t>(parts.size()) == width_of(program_, lane), "{} parts, but '{}' is {} wide",
+            parts.size(), name_of_lane(lane), width_of(program_, lane));
+    const Lanes others(stacked.lanes.begin(), stacked.lanes.end() - 1);
+    for (const Value part : parts) {
+      check_lanes(type_of(part), others, "a part");
+      check_dtype(type_of(part), stacked.dtype, "a part");
+    }
+  }
+
+  void check_stack() const {
+    require(at_.results.size() == 1, "{} results, but one is expected", at_.results.size());
+    check_parts(result(), at_.to, at_.operands);
+  }
+
+  void check_unstack() const {
+    require(at_.operands.size() == 1, "{} operands, but one is expected", at_.operands.size());
+    check_parts(operand(0), at_.from, at_.results);
   }
 
   // --- Memory ---
@@ -431,6 +457,12 @@ class InstructionRules {
     const auto first = kernel::as_constant(at_.begin), end = kernel::as_constant(at_.end);
     require(!at_.unrolled || (first && end && at_.stages == 0 && (*end - *first) / at_.step <= kMostUnrolled),
             "the loop cannot be unrolled: it has stages, or is not known to have {} iterations at most", kMostUnrolled);
+    if (at_.until != kNoValue) {
+      const TileType& until = type_of(at_.until);
+      require(until.lanes.empty() && (until.dtype == DType::i32 || until.dtype == DType::i64),
+              "the loop runs until what is no whole number of the block");
+      require(!at_.reversed && !at_.unrolled, "a loop that a value ends is neither reversed nor unrolled");
+    }
     require((!at_.shared && !at_.simd) || at_.arguments.empty(),
             "the iterations of the loop are done in any order, but carry values");
     for (const Index* bound : {&at_.begin, &at_.end})

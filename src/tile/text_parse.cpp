@@ -370,6 +370,11 @@ class ProgramParser {
       result.from = used_symbol(SymbolKind::kLane, "lane");
       reader_.expect("->");
       result.lanes = used_lanes();
+    } else if (word_here == "stack" || word_here == "unstack") {
+      result.kind = word_here == "stack" ? Kind::kStack : Kind::kUnstack;
+      result.operands = used_values();
+      reader_.expect("along");
+      (result.kind == Kind::kStack ? result.to : result.from) = used_symbol(SymbolKind::kLane, "lane");
     } else if (word_here == "load") {
       result.kind = Kind::kLoad;
       result.access = place();
@@ -460,6 +465,7 @@ class ProgramParser {
     result.begin = index();
     reader_.expect("to");
     result.end = index();
+    if (reader_.accept("until")) result.until = used_value();
     if (reader_.accept("step")) result.step = whole_number(1, std::numeric_limits<int32_t>::max());
     if (reader_.accept("stages")) result.stages = whole_number(1, 1 << 10);
     result.unrolled = reader_.accept("unrolled");

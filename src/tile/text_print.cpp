@@ -40,6 +40,8 @@ class ProgramPrinter {
       case Kind::kOp:
       case Kind::kRelabel:
       case Kind::kSplit:
+      case Kind::kStack:
+      case Kind::kUnstack:
       case Kind::kLoad:
       case Kind::kDot:
       case Kind::kFold:
@@ -236,6 +238,10 @@ class ProgramPrinter {
       case Kind::kSplit:
         return fmt::format("split {} {} -> {}", values(instruction.operands), symbol_name(instruction.from),
                            symbols(instruction.lanes));
+      case Kind::kStack:
+        return fmt::format("stack {} along {}", values(instruction.operands), symbol_name(instruction.to));
+      case Kind::kUnstack:
+        return fmt::format("unstack {} along {}", values(instruction.operands), symbol_name(instruction.from));
       case Kind::kLoad:
         return "load " + place(instruction.access) + (instruction.mode == CopyMode::kBulk ? " bulk" : "") +
                mask_text(instruction.access, true) + hint_text(instruction.hint);
@@ -275,6 +281,7 @@ class ProgramPrinter {
   std::string for_text(const Instruction& instruction) const {
     std::string text = fmt::format("for {} = {} to {}", symbol_name(instruction.symbol), index_text(instruction.begin),
                                    index_text(instruction.end));
+    if (instruction.until != kNoValue) text += " until " + value_name(instruction.until);
     if (instruction.step != 1) text += fmt::format(" step {}", instruction.step);
     if (instruction.stages != 0) text += fmt::format(" stages {}", instruction.stages);
     if (instruction.unrolled) text += " unrolled";

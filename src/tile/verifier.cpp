@@ -122,14 +122,16 @@ class ScopeWalk {
     check_index(instruction.index, surroundings);
     check_index(instruction.begin, surroundings);
     check_index(instruction.end, surroundings);
+    if (instruction.until != kNoValue) check_use(instruction.until);
     const bool accesses = instruction.kind == Kind::kLoad || instruction.kind == Kind::kStore ||
                           instruction.kind == Kind::kCopy;
     if (accesses) check_access(instruction.access, surroundings);
     if (instruction.kind == Kind::kCopy) check_access(instruction.destination, surroundings);
     for (const Symbol lane : instruction.lanes) check_symbol(lane);
-    if (instruction.kind == Kind::kRelabel || instruction.kind == Kind::kScan || instruction.kind == Kind::kSplit)
+    if (instruction.kind == Kind::kRelabel || instruction.kind == Kind::kScan || instruction.kind == Kind::kSplit ||
+        instruction.kind == Kind::kUnstack)
       check_symbol(instruction.from);
-    if (instruction.kind == Kind::kRelabel) check_symbol(instruction.to);
+    if (instruction.kind == Kind::kRelabel || instruction.kind == Kind::kStack) check_symbol(instruction.to);
     if (instruction.kind == Kind::kFor) check_symbol(instruction.symbol);
   }
 

@@ -96,6 +96,29 @@ def _corner_inputs() -> Tensors:
     return made | {name: tensor.bfloat16() for name, tensor in narrow.items()}
 
 
+def _bag_inputs() -> Tensors:
+    start = torch.tensor([0, 3, 3, 20, 21, 29, 40])
+    made = {"start": start, "ids": torch.randint(0, 9, (40,)), "table": _random(9, 20)}
+    return made | {"total": torch.empty(6, 20), "largest": torch.empty(6, 20)}
+
+
+def _bags(t: Tensors) -> Tensors:
+    bags = [t["table"][t["ids"][start:end]] for start, end in zip(t["start"], t["start"][1:])]
+    largest = torch.stack([bag.amax(0) if len(bag) else torch.zeros(20, dtype=bag.dtype) for bag in bags])
+    return {"total": torch.stack([bag.sum(0) for bag in bags]), "largest": largest}
+
+
+def _neighbour_inputs() -> Tensors:
+    return {"x": _random(3, 4, 64), "y": torch.empty(3, 4, 32)}
+
+
+def _neighbours(t: Tensors) -> Tensors:
+    x = t["x"].clone()
+    x[..., 62:] = 0.0
+    fours = x.view(3, 4, 16, 4)
+    return {"y": torch.stack([fours[..., :3].amax(-1), fours[..., 1:].amax(-1)], -1).view(3, 4, 32)}
+
+
 def _corners(t: Tensors) -> Tensors:
     return {
         "y": t["a"] @ t["b"].T,
@@ -325,8 +348,20 @@ CASES = [
         ),
         bound=1e-6,
     ),
+    Case(
+        "bags",
+        _bag_inputs,
+        _bags,
+        (
+            '{"bag":{"grid":1},"column":{"grid":32},"entry":{"loop":4,"stops":true}}',
+            '{"bag":{"grid":4},"column":{"grid":8},"entry":{"loop":1,"stops":true}}',
+            '{"bag":{"grid":1},"column":{"grid":32},"entry":{"loop":8}}',
+        ),
+        on_cpu=False,
+    ),
     Case("norm_linear_fp16x3", _norm_fp16x3_inputs, _norm_fp16x3),
     Case("corners", _corner_inputs, _corners),
+    Case("neighbours", _neighbour_inputs, _neighbours, on_cpu=False),
 ]
 
 

@@ -72,6 +72,8 @@ TEST(Schedules, WhatIsUnknownMisspeltOrOutOfRangeIsNamed) {
       {R"({"row":{"grid":1,"unrolled":true},"column":{"loop":8}})", "shared out by blocks, so it is not unrolled"},
       {R"({"row":{"grid":1},"column":{"loop":8,"unrolled":1}})", "must be true or false"},
       {R"({"row":{"grid":1},"column":{"loop":8,"unrolled":true,"stages":2}})", "is unrolled, so it has no stages"},
+      {R"({"row":{"grid":1,"stops":true},"column":{"loop":8}})", "axis 'row' is no loop that data can stop"},
+      {R"({"row":{"grid":1},"column":{"loop":8,"unrolled":true,"stops":true}})", "is no loop that data can stop"},
       {R"({"row":{"grid":1},"column":{"loop":8,"bounded":true}})", "no mask says where its folds have all they need"},
       {R"({"row":{"loop":2,"stages":2},"column":{"loop":8},"nest":[["row","column"]]})", "stages inside a merged loop"},
       {R"({"row":{"loop":2},"column":{"loop":8},"nest":[["row","column"]]})", "by a value that does not depend on it"},

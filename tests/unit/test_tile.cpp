@@ -16,7 +16,7 @@ constexpr std::string_view kEverything = R"(program everything {
   size rows = 16..4096 by 16
   size depth = 1..64
   grid row_block = rows / 16, column_block = 4
-  lane row = 16, column = 64, inner = 64, n = 8, slow = 32, fast = 2
+  lane row = 16, column = 64, inner = 64, n = 8, slow = 32, fast = 2, pair = 2
   launch warps 8 registers 128
   order grouped 8 (row_block, column_block)
   buffer x: f32[rows, 256] input
@@ -42,6 +42,8 @@ constexpr std::string_view kEverything = R"(program everything {
   %half: f16[row, column] = cast %scaled
   %turned: f16[row, inner] = relabel %half column -> inner
   %parted: f32[row, fast, slow] = split %scaled column -> slow, fast
+  %both: f32[row, column, pair] = stack %x_tile, %scaled along pair
+  %lower: f32[row, column], %upper: f32[row, column] = unstack %both along pair
   %best: f32[row] = fold max %scaled over column
   %best_at: i64[row] = fold arg_max %scaled over column
   %mean: f32, %m2: f32 = fold moments %scaled over row, column
@@ -58,7 +60,7 @@ constexpr std::string_view kEverything = R"(program everything {
     for twice = 0 to 2 {
       barrier block
     }
-    for twice = 0 to 3 {
+    for twice = 0 to 3 until %limit {
       wait 0
     }
     yield %next, %other
@@ -236,6 +238,15 @@ INSTANTIATE_TEST_SUITE_P(
               "the operand has no lane 'inner'", ""},
         Wrong{"%parted: f32[row, fast, slow]", "%parted: f32[row, slow]",
               "the result has lanes [row, slow], but [row, slow, fast] are expected", ""},
+        Wrong{"stack %x_tile, %scaled along pair", "stack %x_tile along pair", "1 parts, but 'pair' is 2 wide", ""},
+        Wrong{"stack %x_tile, %scaled along pair", "stack %x_tile, %half along pair",
+              "a part is of type f16, but f32 is expected", ""},
+        Wrong{"stack %x_tile, %scaled along pair", "stack %x_tile, %scaled along fast",
+              "'fast' is not the last lane of the stacked tile", ""},
+        Wrong{"unstack %both along pair", "unstack %both along row", "'row' is not the last lane", ""},
+        Wrong{"%upper: f32[row, column] = unstack", "%upper: f32[row] = unstack", "a part has lanes [row]", ""},
+        Wrong{"until %limit", "until %at", "the loop runs until what is no whole number of the block", ""},
+        Wrong{"until %limit", "until %limit reversed", "neither reversed nor unrolled", ""},
         Wrong{"select %inside, %running", "select %at, %running", "the condition is of type i32, but b1", ""},
         Wrong{"table[row_block * 16 + row]", "table[row_block, row]", "1 dimensions, but 2 coordinates", ""},
         Wrong{"where %inside otherwise", "where %at otherwise", "the mask is of type i32, but b1 is expected", ""},

@@ -120,6 +120,33 @@ TEST(TilePrinters, VariablesThatDependOnEachOtherAreSetTogether) {
   EXPECT_NE(text.find("a_before = c\n        c = d\n        d = a_before\n"), std::string::npos) << text;
 }
 
+// Bags of rows: a block's loop ends where the longest of its bags does, and no later.
+TEST(TilePrinters, LoopsEndWhereDataSay) {
+  const kernel::Kernel kernel = kernel::parse_kernel(read_file(kGolden + "/kernel/bags.kernel"));
+  const auto text = [&](std::string_view schedule) {
+    const lower::KernelSchedule parsed = lower::parse_schedule(schedule, kernel);
+    EXPECT_EQ(lower::to_json(parsed, kernel)["entry"].contains("stops"), schedule.find("stops") != std::string::npos);
+    return triton::print_tile_kernel(lower::arrange(kernel, parsed)).source;
+  };
+  const std::string one = text(R"({"bag":{"grid":1},"column":{"grid":32},"entry":{"loop":4,"stops":true}})");
+  EXPECT_NE(one.find("in range(0, tl.minimum(length, 40), 4):"), std::string::npos) << one;
+  const std::string several = text(R"({"bag":{"grid":4},"column":{"grid":8},"entry":{"loop":1,"stops":true}})");
+  EXPECT_NE(several.find("in range(tl.minimum(tl.max(length, axis=0), 40)):"), std::string::npos) << several;
+  const std::string all = text(R"({"bag":{"grid":1},"column":{"grid":32},"entry":{"loop":8}})");
+  EXPECT_NE(all.find("in range(0, 40, 8):"), std::string::npos) << all;
+}
+
+TEST(TilePrinters, StackedTilesHaveADimensionMore) {
+  const tile::Program program = tile::parse_program(read_file(kGolden + "/tile/neighbours.tile"));
+  const std::string text = triton::print_tile_kernel(program).source;
+  EXPECT_NE(text.find("four = tl.arange(0, 4)[None, None, :]"), std::string::npos) << text;
+  EXPECT_NE(text.find("first, second, third, fourth = four_of(x_four)"), std::string::npos) << text;
+  EXPECT_NE(text.find("tl.join(left_of_three, right_of_three)"), std::string::npos) << text;
+  EXPECT_THROW(cpu_text(program), Error);
+  EXPECT_THROW(cpu_text(lowered("bags", R"({"bag":{"grid":1},"column":{"grid":32},"entry":{"loop":4,"stops":true}})")),
+               Error);
+}
+
 TEST(TilePrinters, UnrolledLoopsSaySo) {
   const kernel::Kernel kernel = kernel::parse_kernel(
       "kernel k {\n  axis row = 4, column = 40\n  in x: f32[4, 40]\n  out y: f32[4]\n"

@@ -71,6 +71,8 @@ class TilePrinter {
       at_.written[one.results[0]] = at_.text.constant(one);
     if (one.kind == Kind::kBarrier && one.scope != tile::Scope::kBlock)
       refuse_tile(program_, "a barrier of several blocks");
+    if (one.kind == Kind::kStack || one.kind == Kind::kUnstack) refuse_tile(program_, "stacked tiles");
+    if (one.until != tile::kNoValue) refuse_tile(program_, "a loop that a value ends");
   }
 
   // Positions outside of tiles that are only compared, with one another and with numbers, are compared as they are
@@ -301,6 +303,8 @@ class TilePrinter {
       case Kind::kDot: return print_dot(at_, one);
       case Kind::kFold: return lower::is_simple_fold(one) ? print_fold_step(at_, one) : print_whole_fold(at_, one);
       case Kind::kScan: return print_scan(at_, one);
+      case Kind::kStack:
+      case Kind::kUnstack: return;  // refused
       case Kind::kFor: return print_for(step);
       case Kind::kIf: return print_if(step);
       // Copies are done at once, and one thread runs a block in order.

@@ -30,7 +30,7 @@ std::vector<std::vector<Symbol>> tiles_of(const tile::Program& program) {
 }  // namespace
 
 LaneDimensions lane_dimensions(const tile::Program& program) {
-  LaneDimensions result{std::vector<int>(program.symbols.size(), -1), 0};
+  LaneDimensions result{std::vector<int>(program.symbols.size(), -1), 0, std::vector<bool>(program.symbols.size())};
   const std::vector<std::vector<Symbol>> tiles = tiles_of(program);
   const auto meet = [&](Symbol left, Symbol right) {
     return std::any_of(tiles.begin(), tiles.end(), [&](const std::vector<Symbol>& lanes) {
@@ -41,10 +41,12 @@ LaneDimensions lane_dimensions(const tile::Program& program) {
   tile::for_each(program.body, [&](const Instruction& one) {
     if (one.kind == tile::Kind::kFold)
       for (Symbol lane : one.lanes) folded[lane] = true;
+    if (one.kind == tile::Kind::kStack) result.stacked[one.to] = true;
+    if (one.kind == tile::Kind::kUnstack) result.stacked[one.from] = true;
   });
   for (size_t symbol = 0; symbol < program.symbols.size(); ++symbol) {
     const auto lane = static_cast<Symbol>(symbol);
-    if (program.symbols[symbol].kind != tile::SymbolKind::kLane) continue;
+    if (program.symbols[symbol].kind != tile::SymbolKind::kLane || result.stacked[symbol]) continue;
     for (Symbol other = lane; folded[symbol] && other-- > 0;) {
       if (result.of_lane[other] < 0 || folded[other] || shared[other] || meet(lane, other)) continue;
       result.of_lane[symbol] = result.of_lane[other];
@@ -58,14 +60,29 @@ LaneDimensions lane_dimensions(const tile::Program& program) {
 
 std::string LaneDimensions::shape(const tile::Program& program, const std::vector<Symbol>& lanes) const {
   std::vector<std::string> sizes(static_cast<size_t>(count), "1");
-  for (Symbol lane : lanes) sizes[static_cast<size_t>(of_lane[lane])] = std::to_string(tile::width_of(program, lane));
+  for (Symbol lane : lanes) {
+    const std::string width = std::to_string(tile::width_of(program, lane));
+    if (stacked[lane]) sizes.push_back(width);
+    else sizes[static_cast<size_t>(of_lane[lane])] = width;
+  }
   return "(" + join(sizes, ", ") + (sizes.size() == 1 ? ",)" : ")");
 }
 
+bool LaneDimensions::is_stacked(const std::vector<Symbol>& lanes) const {
+  return std::any_of(lanes.begin(), lanes.end(), [&](Symbol lane) { return stacked[lane]; });
+}
+
+std::string LaneDimensions::spread(const std::vector<Symbol>& own, const std::vector<Symbol>& lanes) const {
+  if (own.empty() || !is_stacked(lanes) || is_stacked(own)) return "";
+  std::vector<std::string> marks(static_cast<size_t>(count), ":");
+  marks.emplace_back("None");
+  return "[" + join(marks, ", ") + "]";
+}
+
 std::string LaneDimensions::brackets(Symbol lane) const {
-  if (count == 1) return "";
-  std::vector<std::string> marks(static_cast<size_t>(count), "None");
-  marks[static_cast<size_t>(of_lane[lane])] = ":";
+  if (count + stacked[lane] == 1) return "";
+  std::vector<std::string> marks(static_cast<size_t>(count + stacked[lane]), "None");
+  marks[static_cast<size_t>(stacked[lane] ? count : of_lane[lane])] = ":";
   return "[" + join(marks, ", ") + "]";
 }
 

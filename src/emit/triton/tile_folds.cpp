@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <optional>
 
@@ -58,6 +59,27 @@ std::string stay_text(const FoldedDimensions& dimensions) {
 }
 
 }  // namespace
+
+FoldedDimensions folded_dimensions(const tile::Program& program, const tile::Instruction& fold,
+                                   const LaneDimensions* lanes, bool to_number) {
+  FoldedDimensions dimensions{{}, 0, lanes != nullptr};
+  if (lanes) {
+    dimensions.count = static_cast<size_t>(lanes->count);
+    for (size_t at = 0; to_number && at < dimensions.count; ++at) dimensions.folded.push_back(at);
+    if (to_number) return dimensions;
+    for (tile::Symbol lane : fold.lanes) dimensions.folded.push_back(static_cast<size_t>(lanes->of_lane[lane]));
+    std::sort(dimensions.folded.begin(), dimensions.folded.end());
+    return dimensions;
+  }
+  const std::vector<tile::Symbol>& own = program.values[fold.operands[0]].type.lanes;
+  for (size_t symbol = 0; symbol < program.symbols.size(); ++symbol) {
+    const auto lane = static_cast<tile::Symbol>(symbol);
+    if (program.symbols[symbol].kind != tile::SymbolKind::kLane || !tile::has_lane(own, lane)) continue;
+    if (tile::has_lane(fold.lanes, lane)) dimensions.folded.push_back(dimensions.count);
+    ++dimensions.count;
+  }
+  return dimensions;
+}
 
 std::string fold_text(const Text& tile, ReduceOp reduce, DType dtype, const FoldedDimensions& dimensions,
                       std::set<std::string>& helpers) {

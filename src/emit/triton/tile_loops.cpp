@@ -8,13 +8,15 @@ namespace kw::triton {
 
 using tile::Index;
 
-LoopHead loop_head(const tile::Program& program, const tile::Instruction& loop, const IndexNames& names) {
+LoopHead loop_head(const tile::Program& program, const tile::Instruction& loop, const IndexNames& names,
+                   const std::string& until) {
   const std::string& variable = program.symbols[loop.symbol].name;
   const bool stages = loop.stages > 0 && program.consumers.count == 1;  // a producer has them otherwise
   const std::string_view range = loop.unrolled ? "tl.static_range" : stages ? "tl.range" : "range";
   const std::string in_flight = stages ? fmt::format(", num_stages={}", loop.stages) : "";
   if (!loop.reversed) {
     std::string bounds = names.spelled(loop.end, {});
+    if (!until.empty()) bounds = fmt::format("tl.minimum({}, {})", until, bounds);
     if (!(loop.begin == Index(0)) || loop.step != 1 || loop.stages > 0)
       bounds = names.spelled(loop.begin, {}) + ", " + bounds;
     if (loop.step != 1) bounds += fmt::format(", {}", loop.step);

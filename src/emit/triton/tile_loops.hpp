@@ -14,7 +14,9 @@ struct LoopHead {
 };
 
 // In order, or reversed: then iterations are counted down, and their starts multiples of the step. Of a start that is
-// counted down itself the compiler would not know that it is aligned, and accesses would be narrow.
-LoopHead loop_head(const tile::Program& program, const tile::Instruction& loop, const IndexNames& names);
+// counted down itself the compiler would not know that it is aligned, and accesses would be narrow. `until`: the text
+// of the value that may end it earlier.
+LoopHead loop_head(const tile::Program& program, const tile::Instruction& loop, const IndexNames& names,
+                   const std::string& until = "");
 
 }  // namespace kw::triton

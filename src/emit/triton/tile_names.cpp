@@ -67,7 +67,10 @@ tile::Program with_python_names(tile::Program program) {
 }
 
 IndexNames::IndexNames(const tile::Program& program)
-    : program_(program), full_rank_(tile::maps_and_folds(program)), ranges_(tile::ranges_of(program)) {
+    : program_(program),
+      full_rank_(tile::maps_and_folds(program)),
+      dimensions_(lane_dimensions(program)),
+      ranges_(tile::ranges_of(program)) {
   std::vector<const Instruction*> loops;
   visit(program.body, loops);
   find_in_place();
@@ -306,7 +309,8 @@ std::string IndexNames::widened(Symbol symbol, const std::string& text) const {
 std::string IndexNames::spelled(const Index& index, const std::vector<Symbol>& lanes, bool wide) const {
   const bool cast = wide || may_overflow(index);
   const auto name = [&](Symbol symbol) {
-    const std::string text = name_of(symbol) + (full_rank_ ? "" : brackets(lanes_of(symbol), lanes));
+    const std::vector<Symbol> own = lanes_of(symbol);
+    const std::string text = name_of(symbol) + (full_rank_ ? dimensions_.spread(own, lanes) : brackets(own, lanes));
     return cast ? widened(symbol, text) : text;
   };
   return kernel::print_index(index, {name, " // ", " % ", {}});

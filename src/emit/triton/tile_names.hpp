@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "emit/triton/lane_dimensions.hpp"
 #include "tile/program.hpp"
 
 namespace kw::triton {
@@ -65,6 +66,7 @@ class IndexNames {
   // Has every tile all dimensions, of size 1 where it does not vary? So it is of programs that map and fold:
   // broadcasting need not be spelled out, and the compiler moves no values among threads for it.
   const bool full_rank_;
+  const LaneDimensions dimensions_;          // where the rank is full
   std::vector<kernel::SymbolRange> ranges_;  // [symbol], those of definitions last
   std::map<const tile::Instruction*, std::vector<Definition>> definitions_;
   std::map<tile::Symbol, std::string> in_place_;

@@ -21,6 +21,7 @@
 #include "emit/triton/tile_names.hpp"
 #include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_operations.hpp"
+#include "emit/triton/tile_stacks.hpp"
 #include "emit/triton/tile_symbols.hpp"
 #include "emit/triton/tile_uses.hpp"
 #include "emit/triton/tile_values.hpp"
@@ -128,7 +129,7 @@ class TilePrinter {
       if (std::find(type(value).lanes.begin(), type(value).lanes.end(), lane) != type(value).lanes.end())
         own.push_back(lane);
     const Text in_order = own == type(value).lanes ? whole : Text{turned(value, own)};
-    const std::string marks = full_rank_ ? "" : brackets(own, lanes);
+    const std::string marks = full_rank_ ? lane_dimensions_.spread(own, lanes) : brackets(own, lanes);
     if (marks.empty()) return in_order;
     return {wrap(in_order, Binding::kAtom) + marks};
   }
@@ -177,6 +178,8 @@ class TilePrinter {
       case Kind::kOp: return print_op(one);
       case Kind::kRelabel:
       case Kind::kSplit: return print_renamed(one);
+      case Kind::kStack: return print_stack(one);
+      case Kind::kUnstack: return print_unstack(one);
       case Kind::kLoad: return print_load(one);
       case Kind::kStore: return print_store(one);
       case Kind::kDot: return print_dot(one);
@@ -224,8 +227,8 @@ class TilePrinter {
     const bool single = kernel::as_symbol(index).has_value(), wide = type(value).dtype == DType::i64;
     const kernel::Interval reach = kernel::range_of(one.index, ranges_);
     if (wide && reach.low > -INT32_MAX && reach.high < INT32_MAX) {  // one step of 64 bits, the last
-      const Text narrow{names_.spelled(index, type(value).lanes), single ? Binding::kAtom : Binding::kAdd};
-      return give(value, {wrap(narrow, Binding::kAtom) + ".to(tl.int64)"}, {});
+      const std::string narrow = names_.spelled(index, type(value).lanes, single);
+      return give(value, {single ? narrow : "(" + narrow + ").to(tl.int64)"}, {});
     }
     const Text text{names_.spelled(index, type(value).lanes, wide), single ? Binding::kAtom : Binding::kAdd};
     if (text.binding == Binding::kAtom) texts_[value] = text;
@@ -305,6 +308,30 @@ class TilePrinter {
     }
     const Lanes& wanted = type(one.results[0]).lanes;
     give(one.results[0], lanes == wanted ? text : Text{permuted(text.text, lanes, wanted)}, one.operands);
+  }
+
+  size_t rank_of(Value tile) const {
+    return full_rank_ ? static_cast<size_t>(lane_dimensions_.count) : type(tile).lanes.size();
+  }
+
+  void print_stack(const Instruction& one) {
+    std::vector<std::string> parts;
+    for (Value part : one.operands) parts.push_back(texts_[part].text);
+    const std::string text = stack_text(parts, rank_of(one.operands[0]), helpers_);
+    if (text.empty()) refuse("a stack of such tiles");
+    give(one.results[0], {text}, one.operands);
+  }
+
+  void print_unstack(const Instruction& one) {
+    std::vector<std::string> parts;
+    for (Value part : one.results) {
+      parts.push_back(uses_.is_used(part) ? name(part) : "_");
+      texts_[part] = {name(part)};
+    }
+    const size_t dimensions = rank_of(one.results[0]);
+    const std::string text = unstack_text(texts_[one.operands[0]].text, parts.size(), dimensions, helpers_);
+    if (text.empty()) refuse("a stack of such tiles");
+    assign(join(parts, ", "), text);
   }
 
   // --- Memory ---
@@ -422,21 +449,8 @@ class TilePrinter {
   }
 
   FoldedDimensions dimensions_of(const Instruction& fold) const {
-    FoldedDimensions dimensions{{}, 0, full_rank_};
-    if (full_rank_) {
-      for (Symbol lane : fold.lanes) dimensions.folded.push_back(static_cast<size_t>(lane_dimensions_.of_lane[lane]));
-      std::sort(dimensions.folded.begin(), dimensions.folded.end());
-      dimensions.count = static_cast<size_t>(lane_dimensions_.count);
-      return dimensions;
-    }
-    for (size_t symbol = 0; symbol < program_.symbols.size(); ++symbol) {
-      const auto lane = static_cast<Symbol>(symbol);
-      if (program_.symbols[symbol].kind != SymbolKind::kLane || !tile::has_lane(type(fold.operands[0]).lanes, lane))
-        continue;
-      if (tile::has_lane(fold.lanes, lane)) dimensions.folded.push_back(dimensions.count);
-      ++dimensions.count;
-    }
-    return dimensions;
+    const LaneDimensions* lanes = full_rank_ ? &lane_dimensions_ : nullptr;
+    return folded_dimensions(program_, fold, lanes, uses_.ends_loop(fold.results[0]));
   }
 
   void print_fold(const Instruction& one) {
@@ -486,8 +500,7 @@ class TilePrinter {
     }
     for (Value result : one.results) results.push_back(name(result));
     if (kernel::is_sort(one.reduce)) {
-      const size_t last = full_rank_ ? static_cast<size_t>(lane_dimensions_.count) : type(one.operands[0]).lanes.size();
-      if (dimension + 1 != last) refuse("a sort that is not along the last dimension");
+      if (dimension + 1 != rank_of(one.operands[0])) refuse("a sort that is not along the last dimension");
       std::string numbers = results[0] + "_numbers";
       while (names_.is_taken(numbers)) numbers += "_";
       for (const std::string& text : sort_lines(one, results, tiles, types, width(one.from), numbers, helpers_))
@@ -512,7 +525,7 @@ class TilePrinter {
       texts_[one.arguments[i]] = texts_[one.results[i]] = {name(one.results[i])};
       mentions_[one.arguments[i]] = {one.arguments[i]};
     }
-    const LoopHead head = loop_head(program_, one, names_);
+    const LoopHead head = loop_head(program_, one, names_, one.until == kNoValue ? "" : texts_[one.until].text);
     line(head.line);
     indent_ += 4;
     const size_t empty = out_.size();

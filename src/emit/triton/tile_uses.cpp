@@ -6,7 +6,10 @@ using tile::Instruction;
 using tile::Value;
 
 TileUses::TileUses(const tile::Program& program)
-    : uses_(program.values.size()), users_body_(program.values.size()), own_body_(program.values.size()) {
+    : ends_loop_(program.values.size()),
+      uses_(program.values.size()),
+      users_body_(program.values.size()),
+      own_body_(program.values.size()) {
   visit(program.body);
 }
 
@@ -18,6 +21,8 @@ void TileUses::visit(const std::vector<Instruction>& body) {
     for (Value operand : one.operands) use(operand, body);
     for (const tile::Coordinate& coordinate : one.access.coordinates) use(coordinate.value, body);
     use(one.access.mask, body);
+    use(one.until, body);
+    if (one.until != tile::kNoValue) ends_loop_[one.until] = true;
     for (Value value : one.yields) use(value, one.body);
     for (Value value : one.otherwise_yields) use(value, one.otherwise_body);
     visit(one.body);

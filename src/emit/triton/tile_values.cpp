@@ -29,6 +29,7 @@ void TileValues::visit(const std::vector<Instruction>& body) {
       if (value != kNoValue) users_[value].push_back(&one);
     };
     for (Value operand : one.operands) use(operand);
+    use(one.until);
     for (const tile::Access* access : {&one.access, &one.destination}) {
       use(access->mask);
       for (const tile::Coordinate& coordinate : access->coordinates) use(coordinate.value);
@@ -149,6 +150,10 @@ bool TileValues::is_seen(Value value, const std::set<Value>& parts, std::set<Val
             user->operands[0] != value && holds_within(user->operands[0], parts))
           return false;
         return is_seen(user->results[0], parts, known);
+      case Kind::kStack:
+      case Kind::kUnstack:
+        return std::any_of(user->results.begin(), user->results.end(),
+                           [&](Value result) { return is_seen(result, parts, known); });
       case Kind::kLoad:
       case Kind::kStore: return !holds_within(user->access.mask, parts);
       // A walk forwards meets the end of a lane last.
@@ -162,7 +167,7 @@ bool TileValues::is_seen(Value value, const std::set<Value>& parts, std::set<Val
         for (size_t at = 0; at < user->operands.size(); ++at)
           if (user->operands[at] == value || user->yields[at] == value)
             if (is_seen(user->arguments[at], parts, known) || is_seen(user->results[at], parts, known)) return true;
-        return false;
+        return user->until == value;
       default: return true;
     }
   });

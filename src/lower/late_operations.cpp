@@ -1,0 +1,93 @@
+#include "lower/late_operations.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kw::lower {
+namespace {
+
+using tile::Instruction;
+using tile::Kind;
+using tile::kNoValue;
+using tile::Value;
+
+template <typename Visit>
+void for_each_operand(const Instruction& one, const Visit& visit) {
+  for (Value operand : one.operands) visit(operand);
+  for (const tile::Access* access : {&one.access, &one.destination}) {
+    for (const tile::Coordinate& coordinate : access->coordinates)
+      if (coordinate.value != kNoValue) visit(coordinate.value);
+    if (access->mask != kNoValue) visit(access->mask);
+  }
+  if (one.until != kNoValue) visit(one.until);
+}
+
+class Delay {
+ public:
+  explicit Delay(tile::Program& program) : program_(program), uses_(program.values.size()) {
+    for (const Instruction& one : program.body) for_each_operand(one, [&](Value value) { ++uses_[value]; });
+    // What bodies read is made before them.
+    for (const Instruction& one : program.body)
+      for (const std::vector<Instruction>* inner : {&one.body, &one.otherwise_body})
+        tile::for_each(*inner, [&](const Instruction& other) {
+          for_each_operand(other, [&](Value value) { uses_[value] += 2; });
+          for (const std::vector<Value>* yields : {&other.yields, &other.otherwise_yields})
+            for (Value value : *yields) uses_[value] += 2;
+        });
+    for (const Instruction& one : program.body)
+      for (const std::vector<Value>* yields : {&one.yields, &one.otherwise_yields})
+        for (Value value : *yields) uses_[value] += 2;
+  }
+
+  void run() {
+    std::vector<Instruction> body = std::move(program_.body), waits;
+    program_.body.clear();
+    std::vector<bool> is_free(program_.values.size());  // [value] made of no load
+    for (Instruction& one : body) {
+      const bool computes = one.kind == Kind::kOp || one.kind == Kind::kIndex || one.kind == Kind::kConstant;
+      const bool free = computes && std::all_of(one.operands.begin(), one.operands.end(),
+                                                [&](Value operand) { return is_free[operand]; });
+      if (free) is_free[one.results[0]] = true;
+      const bool made_up = one.kind == Kind::kIndex || one.kind == Kind::kConstant;
+      const bool may_wait = (one.kind == Kind::kOp && !is_named(one)) || one.kind == Kind::kStack;
+      if (made_up || (may_wait && uses_[one.results[0]] == 1)) delayed_[one.results[0]] = std::move(one);
+      else if (free) add(std::move(one));
+      else waits.push_back(std::move(one));
+    }
+    for (Instruction& one : waits) add(std::move(one));
+  }
+
+ private:
+  // Is it called by another name than its operation's? Such a value is something by itself, and smaller than what it is
+  // made of: the place of a window's largest element.
+  bool is_named(const Instruction& one) const {
+    const std::string& name = program_.values[one.results[0]].name;
+    const std::string_view op = kernel::name_of(one.op);
+    const bool is_mask = program_.values[one.results[0]].type.dtype == DType::b1;
+    return one.op != kernel::ScalarOp::kCast && !is_mask && !name.starts_with(op);
+  }
+
+  void add(Instruction one) {
+    for_each_operand(one, [&](Value value) {
+      const auto found = delayed_.find(value);
+      if (found == delayed_.end()) return;
+      Instruction operand = std::move(found->second);
+      delayed_.erase(found);
+      add(std::move(operand));
+    });
+    program_.body.push_back(std::move(one));
+  }
+
+  tile::Program& program_;
+  std::vector<int> uses_;                 // [value] by how many instructions; two and more: it stays
+  std::map<Value, Instruction> delayed_;  // what comes before the first that reads it
+};
+
+}  // namespace
+
+void delay_operations(tile::Program& program) { Delay(program).run(); }
+
+}  // namespace kw::lower
