@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "lower/arrange.hpp"
+#include "lower/late_operations.hpp"
+#include "lower/wide_accesses.hpp"
 #include "plan/axes.hpp"
+#include "plan/group_kinds.hpp"
 #include "plan/lift.hpp"
 #include "plan/scheduled_draft.hpp"
 #include "support/error.hpp"
@@ -30,7 +33,10 @@ kernel::BufferRole role_of(const kernel_ir::Kernel& kernel, int buffer) {
   return role;
 }
 
+// `unrolled` axes only as far as loops may be written out.
 lower::AxisSchedule schedule_of(const kernel_ir::Axis& axis, int stages) {
+  const bool unrolled = axis.unrolled && axis.extent <= tile::kMostUnrolled;
+  if (unrolled) return {.mapping = lower::Mapping::kLoop, .width = axis.block, .unrolled = true};
   if (axis.looped) return {.mapping = lower::Mapping::kLoop, .width = axis.block, .stages = stages};
   const bool whole = axis.kind != AxisKind::kParallel || (axis.extent > 0 && axis.block >= axis.extent);
   return {.mapping = whole ? lower::Mapping::kTile : lower::Mapping::kGrid, .width = axis.block};
@@ -64,7 +70,7 @@ bool computes_beside_folds(const kernel_ir::Kernel& kernel) {
 
 class Lifter {
  public:
-  Lifter(LoweredGroup group, const ScanWalk& walk)
+  Lifter(LoweredGroup group, const Walk& walk)
       : group_(std::move(group)),
         walk_(walk),
         draft_(group_.kernel.name, group_.kernel.doc),
@@ -87,6 +93,7 @@ class Lifter {
         schedule.network = walk_.network;
         schedule.ahead = axis.looped ? walk_.ahead : 1;
       }
+      schedule.stops = walk_.stops && folds && axis.looped && !schedule.unrolled;
       const kernel::Symbol symbol = draft_.mapped(axis.name, axis.extent, schedule);
       axes_.push_back(kernel::symbol_index(symbol));
       if (folds) folded.push_back(symbol);
@@ -99,14 +106,18 @@ class Lifter {
         if (store.last == last) lift.store(store, unseen_by(store));
     draft_.schedule.warps = kernel.num_warps;
     draft_.schedule.max_registers = kernel.max_registers;
-    draft_.schedule.cache_hints = folds_ || kernel_ir::scan_axis_of(kernel) >= 0;
+    // What neighbouring windows share is for the cache to keep, as it does by itself.
+    const bool slides = std::any_of(kernel.axes.begin(), kernel.axes.end(),
+                                    [](const kernel_ir::Axis& axis) { return axis.unrolled; });
+    draft_.schedule.cache_hints = (folds_ && !slides) || kernel_ir::scan_axis_of(kernel) >= 0;
     draft_.schedule.serpentine = std::any_of(kernel.axes.begin(), kernel.axes.end(), [](const kernel_ir::Axis& axis) {
       return axis.looped && axis.kind == AxisKind::kReduce;
     });
     // What is loaded late must not have been written before.
-    draft_.schedule.loads_first = !kernel_ir::delays_loads(kernel) || computes_beside_folds(kernel) ||
-                                  std::count_if(kernel.stores.begin(), kernel.stores.end(),
-                                                [](const kernel_ir::Store& store) { return store.last; }) > 1;
+    const auto last_stores = std::count_if(kernel.stores.begin(), kernel.stores.end(),
+                                           [](const kernel_ir::Store& store) { return store.last; });
+    draft_.schedule.loads_first = last_stores > 1 || (!walk_.wide_accesses && (!kernel_ir::delays_loads(kernel) ||
+                                                                               computes_beside_folds(kernel)));
     draft_.schedule.approximate = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const auto& store) {
       const DType dtype = kernel.buffers[store.access.buffer].dtype;
       return dtype == DType::f16 || dtype == DType::bf16;
@@ -116,6 +127,10 @@ class Lifter {
     for (size_t buffer = 0; buffer < kernel.buffers.size(); ++buffer)
       if (!kernel.buffers[buffer].aligned)
         tiles.program.buffers[buffer].alignment = size_of(kernel.buffers[buffer].dtype);
+    if (walk_.wide_accesses) {
+      lower::widen_accesses(tiles.program);
+      lower::delay_operations(tiles.program);
+    }
     return tiles;
   }
 
@@ -157,7 +172,7 @@ class Lifter {
   }
 
   LoweredGroup group_;
-  const ScanWalk walk_;
+  const Walk walk_;
   ScheduledDraft draft_;
   std::vector<kernel::Index> axes_;  // what each of the kernel's is
   std::vector<int> uses_;            // [expression]
@@ -171,17 +186,19 @@ bool has_tile_form(const kernel_ir::Kernel& kernel) {
   for (const kernel_ir::Axis& axis : kernel.axes) {
     tile *= axis.block;
     if (axis.kind == AxisKind::kParallel || axis.kind == AxisKind::kScan) continue;
-    if (axis.kind != AxisKind::kReduce || axis.cooperative || axis.unrolled || axis.extent == 0) return false;
+    if (axis.kind != AxisKind::kReduce || axis.cooperative || axis.extent == 0) return false;
     ++folded;
     looped += axis.looped;
   }
-  // Of the axes of one row, all are walked or one is there whole.
-  if (looped > 0 ? looped != folded : folded > 1) return false;
+  // Of the axes of one row, one may be there whole; the others are walked.
+  if (folded - looped > 1) return false;
   return can_lift(kernel) && (folded == 0 || tile <= kMostLanes) && (looped == 0 || folds_along_all(kernel));
 }
 
-ScheduledTiles as_tiles(LoweredGroup group, const ScanWalk& walk) {
+ScheduledTiles as_tiles(LoweredGroup group, const Walk& walk) {
   name_axes(group.kernel);
+  if (is_bags(group)) name_bags(group.kernel);
+  else if (is_sliding(group)) name_windows(group.kernel);
   return Lifter(std::move(group), walk).run();
 }
 

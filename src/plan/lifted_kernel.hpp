@@ -5,10 +5,12 @@
 
 namespace kw::plan {
 
-// How scans go along the rows of a block.
-struct ScanWalk {
-  bool network = false;  // products in one order (lower::AxisSchedule)
-  int64_t ahead = 1;     // of rows that are walked: blocks that are read before the first of them is worked on
+// How a block goes along what it walks (lower::AxisSchedule, lower::KernelSchedule).
+struct Walk {
+  bool network = false;        // scans: products in one order
+  int64_t ahead = 1;           // of rows that are scanned: blocks that are read before the first of them is worked on
+  bool stops = false;          // loops end where the data say that their folds do
+  bool wide_accesses = false;  // elements side by side are read and written together
 };
 
 // Is it pointwise, or folds or scans rows that one block has whole or walks, and can it be lifted (lift.hpp)?
@@ -17,6 +19,6 @@ bool has_tile_form(const kernel_ir::Kernel& kernel);
 // What one block covers is a tile, what it walks a loop, what several share out is in the grid, and what has one point
 // only is no axis. Without loops, all that a block reads is there before it stores anything, so that a result may take
 // an operand's memory.
-ScheduledTiles as_tiles(LoweredGroup group, const ScanWalk& walk = {});
+ScheduledTiles as_tiles(LoweredGroup group, const Walk& walk = {});
 
 }  // namespace kw::plan

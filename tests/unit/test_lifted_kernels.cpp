@@ -130,6 +130,46 @@ TEST(LiftedKernels, CostWhatTheirKernelsDo) {
   }
 }
 
+// Windows of three, two results of each lane, whose elements are read and written together; and a window that is walked
+// row by row, each of which is there whole.
+TEST(LiftedKernels, WindowsCostWhatTheirKernelsDo) {
+  const std::string head =
+      "kernel k {\n  doc \"\"\n  launch warps 1 stages 1\n  buffer x : f32[1048576] input\n"
+      "  buffer y : f32[524288] output\n";
+  const std::string written_out = head +
+                                  "  axis plane = 8192 parallel block 1\n  axis column = 32 parallel block 32\n"
+                                  "  %a = load x[128*plane + 4*column - 1] if 0 <= 4*column - 1 < 128 else -inf : f32\n"
+                                  "  %b = load x[128*plane + 4*column] : f32\n  %ab = maximum(%a, %b) : f32\n"
+                                  "  %c = load x[128*plane + 4*column + 1] : f32\n  %abc = maximum(%ab, %c) : f32\n"
+                                  "  %d = load x[128*plane + 4*column + 2] : f32\n  %cd = maximum(%c, %d) : f32\n"
+                                  "  %e = load x[128*plane + 4*column + 3] : f32\n  %cde = maximum(%cd, %e) : f32\n"
+                                  "  store %abc to y[64*plane + 2*column]\n"
+                                  "  store %cde to y[64*plane + 2*column + 1]\n}\n";
+  const std::string walked =
+      head +
+      "  axis plane = 64 parallel block 1\n  axis column = 4 parallel block 4\n"
+      "  axis window_row = 128 reduce block 1 looped\n  axis window_column = 32 reduce block 32\n"
+      "  %x = load x[16384*plane + 32*column + 128*window_row + window_column] : f32\n"
+      "  %total = reduce sum(%x) : f32\n  store %total to y[4*plane + column]\n}\n";
+  const DeviceDescription device = default_device("triton");
+  for (const bool wide : {true, false}) {
+    LoweredGroup group = group_of(wide ? written_out : walked);
+    group.windowed = true;
+    const tile::Program program = as_tiles(group, {.stops = true, .wide_accesses = wide}).program;
+    const KernelEstimate before = estimate(group.kernel, device), after = estimate(program, device);
+    EXPECT_NEAR(after.memory_bytes / before.memory_bytes, 1.0, 0.01) << program.name;
+    EXPECT_NEAR(after.seconds / before.seconds, 1.0, 0.03) << program.name;
+    EXPECT_EQ(after.registers, before.registers) << program.name;
+    int loads = 0, stores = 0;
+    tile::for_each(program.body, [&](const tile::Instruction& one) {
+      loads += one.kind == tile::Kind::kLoad;
+      stores += one.kind == tile::Kind::kStore;
+    });
+    EXPECT_EQ(loads, wide ? 2 : 1);
+    EXPECT_EQ(stores, 1);
+  }
+}
+
 // Rows that are folded along memory, one by one.
 TEST(LiftedKernels, FoldRowsOnACpu) {
   const auto has_form = [](const std::string& axes, const std::string& lines, const char* index = "1024*row + column") {

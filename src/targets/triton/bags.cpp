@@ -4,6 +4,7 @@
 
 #include "plan/axes.hpp"
 #include "plan/group_kinds.hpp"
+#include "plan/lifted_kernel.hpp"
 #include "targets/triton/schedulers.hpp"
 
 namespace kw::triton {
@@ -70,8 +71,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
   kernel.num_stages = 1;
   ScheduledGroup result;
-  result.kernels.push_back(as_scheduled(std::move(group)));
-  name_bags(result.kernels.back().kernel);
+  result.tiles.push_back(as_tiles(std::move(group), {.stops = true}));
   return result;
 }
 

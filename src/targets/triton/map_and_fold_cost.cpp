@@ -34,7 +34,10 @@ class MapAndFoldEstimate {
         axis_of_(program.symbols.size(), -1),
         alike_(program),
         depends_(program.values.size()),
-        is_place_(program.values.size()) {
+        is_place_(program.values.size()),
+        stacked_(program.symbols.size()),
+        parts_(program.values.size()) {
+    find_stacked();
     find_axes();
     tile::for_each(program.body, [&](const Instruction& one) { has_loops_ = has_loops_ || one.kind == Kind::kFor; });
   }
@@ -70,6 +73,38 @@ class MapAndFoldEstimate {
     Access access;
   };
 
+  // Elements side by side in one access count as if each were read and written by itself.
+  void find_stacked() {
+    std::vector<bool> is_read(program_.values.size());
+    tile::for_each(program_.body, [&](const Instruction& one) {
+      for (Value operand : one.operands) is_read[operand] = true;
+    });
+    tile::for_each(program_.body, [&](const Instruction& one) {
+      if (one.kind == Kind::kStack) stacked_[one.to] = true;
+      if (one.kind == Kind::kStack) parts_[one.results[0]].assign(one.operands.size(), true);
+      if (one.kind != Kind::kUnstack) return;
+      stacked_[one.from] = true;
+      for (Value part : one.results) parts_[one.operands[0]].push_back(is_read[part]);
+    });
+  }
+
+  // One for each element of a tile that is stored or loaded.
+  std::vector<Access> apart(const Access& access, Value tile) const {
+    if (parts_[tile].empty()) return {access};
+    std::vector<Access> all;
+    for (size_t element = 0; element < parts_[tile].size(); ++element) {
+      if (!parts_[tile][element]) continue;
+      all.push_back(access);
+      all.back().offset = kernel::substitute(
+          access.offset,
+          [&](Symbol symbol) {
+            return stacked_[symbol] ? Index(static_cast<int64_t>(element)) : kernel::symbol_index(symbol);
+          },
+          ranges_);
+    }
+    return all;
+  }
+
   void find_axes() {
     const auto add = [&](Symbol block, Symbol lane, const Instruction* loop = nullptr) {
       Axis axis{block, lane};
@@ -96,7 +131,7 @@ class MapAndFoldEstimate {
       if (one.kind == Kind::kFor && axis_of_[one.symbol] < 0) add(one.symbol, lane_of(one.symbol, "_start"), &one);
     });
     for (size_t symbol = 0; symbol < program_.symbols.size(); ++symbol)
-      if (program_.symbols[symbol].kind == tile::SymbolKind::kLane && axis_of_[symbol] < 0)
+      if (program_.symbols[symbol].kind == tile::SymbolKind::kLane && axis_of_[symbol] < 0 && !stacked_[symbol])
         add(-1, static_cast<Symbol>(symbol));
   }
 
@@ -245,11 +280,14 @@ class MapAndFoldEstimate {
         unite(axes, depends_[coordinate.value]);
       }
       if (one.combines) access.passes = 2;  // what is folded into memory is read and written
-      loads_ += one.kind == Kind::kLoad;
       access.axes = axes;
       access.moves = moves;
-      if (one.kind == Kind::kLoad && in_loop) loads_in_loop_.push_back({&one, std::move(access)});
-      else note(std::move(access));
+      const Value tile = one.kind == Kind::kLoad ? one.results[0] : one.operands[0];
+      for (Access& element : apart(access, tile)) {
+        loads_ += one.kind == Kind::kLoad;
+        if (one.kind == Kind::kLoad && in_loop) loads_in_loop_.push_back({&one, std::move(element)});
+        else note(std::move(element));
+      }
     }
     for (Value result : one.results) {
       depends_[result] = axes;
@@ -463,6 +501,8 @@ class MapAndFoldEstimate {
   const tile::Alike alike_;
   std::vector<std::vector<bool>> depends_;  // [value][axis]
   std::vector<bool> is_place_;              // [value] made of indices alone
+  std::vector<bool> stacked_;               // [symbol] lanes along which tiles are stacked
+  std::vector<std::vector<bool>> parts_;    // [value] of stacked tiles: which parts are there; empty: not stacked
   std::vector<Access> accesses_;
   std::vector<LoopLoad> loads_in_loop_;
   std::vector<Value> computed_;  // in loops

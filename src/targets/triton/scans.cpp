@@ -208,7 +208,7 @@ void block(Kernel& kernel, const Parameters& parameters, const ParameterTable& t
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   prepare(group.kernel);
-  ScanWalk walk;
+  Walk walk;
   walk.network = !kernel_ir::sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
   block(group.kernel, parameters, takes());
   // As many blocks as there are: none stands outside the row.

@@ -7,6 +7,7 @@
 
 #include "plan/axes.hpp"
 #include "plan/group_kinds.hpp"
+#include "plan/lifted_kernel.hpp"
 #include "targets/triton/schedulers.hpp"
 #include "plan/write_out.hpp"
 
@@ -218,21 +219,15 @@ std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription&)
   return ranges;
 }
 
-ScheduledGroup scheduled(LoweredGroup group) {
-  ScheduledGroup result;
-  result.kernels.push_back(as_scheduled(std::move(group)));
-  name_windows(result.kernels.back().kernel);
-  return result;
-}
-
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   const ParameterTable& table = takes();
   Kernel& kernel = group.kernel;
   prepare(kernel);
   const int inner = parallel_axes(kernel) - 1;
   const bool segments = table.read(parameters, "segments") != 0,
-             written_out = !segments && reduce_points(kernel) <= kWrittenOut;
-  if (written_out) {
+             is_small = !segments && reduce_points(kernel) <= kWrittenOut;
+  bool written_out = false;
+  if (is_small) {
     std::vector<int64_t> repeats(kernel.axes.size(), 1);
     const char* names[] = {"columns", "rows", "slices"};
     int64_t loads = reduce_points(kernel);
@@ -242,7 +237,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       while (results > 1 && loads * results > kMostWritten) results /= 2;
       loads *= results;
     }
-    write_out(kernel, repeats);
+    written_out = write_out(kernel, repeats);
   }
   const int last = static_cast<int>(kernel.axes.size()) - 1;
   for (int axis = 0; axis <= last; ++axis) {
@@ -257,12 +252,14 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       one.looped = one.block < one.extent;
     } else {
       one.looped = true;
-      one.unrolled = written_out;
+      one.unrolled = is_small;
     }
   }
   kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
   kernel.num_stages = 1;
-  return scheduled(std::move(group));
+  ScheduledGroup result;
+  result.tiles.push_back(as_tiles(std::move(group), {.stops = true, .wide_accesses = written_out}));
+  return result;
 }
 
 }  // namespace
