@@ -148,9 +148,6 @@ std::string KernelPrinter::load_text(ExprId id) {
       options += ", other=" +
                  literal(expr.dtype, *other, static_cast<int64_t>(std::isfinite(*other) ? *other : 0)).text;
   }
-  // What neighbouring windows share is for the cache to keep, as it does by itself.
-  const bool slides = std::any_of(kernel_.axes.begin(), kernel_.axes.end(),
-                                  [](const Axis& axis) { return axis.unrolled; });
   // Weights stay in the cache for the other programs, a row for the next pass over it; in its last pass it leaves
   // first.
   bool shared = program_count(kernel_) > 1, reduces = false;
@@ -158,8 +155,8 @@ std::string KernelPrinter::load_text(ExprId id) {
     if (is_serial(kernel_.axes[axis])) reduces = true;
     else if (axes[axis] && blocks_of(kernel_.axes[axis]) > 1) shared = false;
   }
-  if (!slides && reduces && (shared || loads_left_[id] > 1)) options += ", eviction_policy=\"evict_last\"";
-  else if (!slides && loads_[id] > 1) options += ", eviction_policy=\"evict_first\"";
+  if (reduces && (shared || loads_left_[id] > 1)) options += ", eviction_policy=\"evict_last\"";
+  else if (loads_[id] > 1) options += ", eviction_policy=\"evict_first\"";
   if (loads_left_[id] > 0) --loads_left_[id];
   return fmt::format("tl.load({}{})", pointer(access, axes, gathers ? expr.operands[0] : kNoExpr), options);
 }
@@ -182,98 +179,11 @@ std::string KernelPrinter::stored_text(const Store& store) {
 }
 
 void KernelPrinter::store(int index) {
-  if (vectors_.of_store[index] >= 0) return store_vector(index);
   const Store& store = kernel_.stores[index];
   const std::string text = stored_text(store);
   const std::vector<bool> axes = axes_of_access(kernel_, store.access);
   const std::string mask = access_mask(store.access, axes, "");
   line(fmt::format("tl.store({}, {}{})", pointer(store.access, axes, kNoExpr), text,
-                   mask.empty() ? "" : ", mask=" + mask));
-}
-
-// --- Vectors: the tile with one more dimension, of the elements side by side ---
-
-std::string KernelPrinter::spread(const std::string& text) const {
-  const bool is_name = text.find(' ') == std::string::npos;
-  std::string out = (is_name ? text : "(" + text + ")") + "[";
-  for (int dimension = 0; dimension < dimensions_.count; ++dimension) out += ":, ";
-  return out + "None]";
-}
-
-std::string KernelPrinter::elements_text(size_t length) const {
-  std::string out = fmt::format("tl.arange(0, {})[", length);
-  for (int dimension = 0; dimension < dimensions_.count; ++dimension) out += "None, ";
-  return out + ":]";
-}
-
-std::string KernelPrinter::vector_pointer(const Vector& vector) {
-  const std::string& buffer = kernel_.buffers[vector.first.buffer].name;
-  const auto [of_program, of_lane] = split_index(vector.first.index);
-  std::string out = buffer + "_ptr";
-  const std::string offset = index_mark(of_program, buffer);
-  if (offset != "0") out += offset[0] == '-' ? " + (" + offset + ")" : " + " + offset;
-  return out + " + " +
-         mark_of(fmt::format("{} + {}", spread(index_text(of_lane).text), elements_text(vector.elements.size())),
-                 axes_of_access(kernel_, vector.first), buffer, true);
-}
-
-std::string KernelPrinter::vector_mask(const Vector& vector) {
-  std::vector<std::string> terms;
-  const std::vector<bool> axes = axes_of_access(kernel_, vector.first);
-  for (size_t axis = 0; axis < axes.size(); ++axis)
-    if (axes[axis] && is_dimension(axis) && overhangs(kernel_.axes[axis]))
-      terms.push_back(fmt::format("{} < {}", spread(axis_names_[axis]), kernel_.axes[axis].extent));
-  for (size_t at = 0; at < vector.first.guards.size(); ++at) {
-    const Guard& guard = vector.first.guards[at];
-    const bool moving = vector.moving[at];
-    const IndexRange range = range_of(guard.index, kernel_.axes);
-    const Text index = index_text(guard.index);
-    const auto& of = guard.index.terms;
-    const bool in_tile = std::any_of(of.begin(), of.end(),
-                                     [&](const IndexTerm& term) { return is_dimension(term.axis); });
-    std::string text = in_tile ? spread(index.text) : wrap(index, Binding::kAdd);
-    if (moving) text += " + " + elements_text(vector.elements.size());
-    const int64_t reach = moving ? static_cast<int64_t>(vector.elements.size()) - 1 : 0;
-    if (range.lowest < guard.lower) terms.push_back(fmt::format("{} >= {}", text, guard.lower));
-    if (range.highest + reach >= guard.upper) terms.push_back(fmt::format("{} < {}", text, guard.upper));
-  }
-  return mask_mark(terms, axes, kernel_.buffers[vector.first.buffer].name);
-}
-
-void KernelPrinter::let_vector(const Vector& vector) {
-  const auto any = std::find_if(vector.elements.begin(), vector.elements.end(), [](int id) { return id >= 0; });
-  const Expr& expr = kernel_.exprs[*any];
-  const std::string mask = vector_mask(vector);
-  std::string options = mask.empty() ? "" : ", mask=" + mask;
-  if (!vector.first.guards.empty())
-    options += ", other=" +
-               literal(expr.dtype, vector.first.otherwise,
-                       static_cast<int64_t>(std::isfinite(vector.first.otherwise) ? vector.first.otherwise : 0))
-                   .text;
-  std::vector<std::string> parts;
-  for (const int id : vector.elements) {
-    if (id >= 0 && names_[id].empty()) names_[id] = fresh(expr.name.empty() ? "value" : expr.name, "_value");
-    parts.push_back(id >= 0 ? names_[id] : "_");
-  }
-  line(fmt::format("{} = four_of(tl.load({}{}))", join(parts, ", "), vector_pointer(vector), options));
-  helpers_.insert("four_of");
-  for (const int id : vector.elements)
-    if (id >= 0) bind(id);
-}
-
-// With the last of its stores, when all of its values are there.
-void KernelPrinter::store_vector(int index) {
-  const Vector& vector = vectors_.stores[vectors_.of_store[index]];
-  stored_.insert(index);
-  std::vector<std::string> values;
-  for (const int store : vector.elements) {
-    if (!stored_.contains(store)) return;
-    values.push_back(stored_text(kernel_.stores[store]));
-  }
-  const std::string together = values.size() == 4 ? "together" : "tl.join";
-  if (values.size() == 4) helpers_.insert(together);
-  const std::string mask = vector_mask(vector);
-  line(fmt::format("tl.store({}, {}({}){})", vector_pointer(vector), together, join(values, ", "),
                    mask.empty() ? "" : ", mask=" + mask));
 }
 

@@ -87,7 +87,6 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
       axes_(axes_of_exprs(kernel)),
       padding_(find_padding(kernel, axes_)),
       dimensions_(find_tile_dimensions(kernel, axes_)),
-      vectors_(find_vectors(kernel, dimensions_)),
       names_(kernel.exprs.size()),
       bound_(kernel.exprs.size(), false),
       loads_left_(kernel.exprs.size(), 0),
@@ -115,8 +114,6 @@ KernelPrinter::KernelPrinter(const Kernel& kernel)
             "hardware_float8",
             "FLOAT8_SATURATES",
             "add",
-            "four_of",
-            "together",
             "_",
             "bounded",
             kRefusedPointer};
@@ -425,7 +422,6 @@ void KernelPrinter::bind(ExprId id) {
 
 void KernelPrinter::let(ExprId id) {
   if (bound_[id]) return;
-  if (vectors_.of_expr[id] >= 0) return let_vector(vectors_.loads[vectors_.of_expr[id]]);
   const Expr& expr = kernel_.exprs[id];
   if (is_load(expr) && cast_of_load_[id] != kNoExpr) {
     const ExprId cast = cast_of_load_[id];
@@ -504,14 +500,13 @@ void KernelPrinter::loop(const Stmt& statement) {
     const std::string& name = axis_names_[axis];
     const int64_t extent = kernel_.axes[axis].extent;
     std::string end = extent > kInt32Limit ? fmt::format("tl.full((), {}, tl.int64)", extent) : std::to_string(extent);
-    if (const ExprId stop = kernel_.axes[axis].unrolled ? kNoExpr : stop_of_loop(statement, axis); stop != kNoExpr) {
+    if (const ExprId stop = stop_of_loop(statement, axis); stop != kNoExpr) {
       const bool in_tile = std::any_of(axes_[stop].begin(), axes_[stop].end(),
                                        [&, at = 0](bool used) mutable { return used & is_dimension(at++); });
       // Lanes beyond the last row may hold anything.
       end = in_tile ? fmt::format("tl.minimum(tl.max({}), {})", value_text(stop).text, end) : value_text(stop).text;
     }
-    std::string head = fmt::format("for {} in {}(0, {}):", name,
-                                   kernel_.axes[axis].unrolled ? "tl.static_range" : "range", end);
+    std::string head = fmt::format("for {} in range(0, {}):", name, end);
     if (backwards_ && !is_dimension(axis)) head = fmt::format("for {} in range({} - 1, -1, -1):", name, end);
     if (is_dimension(axis)) {
       const std::string block = block_name(axis);

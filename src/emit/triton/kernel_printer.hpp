@@ -17,7 +17,6 @@
 #include "emit/triton/expressions.hpp"
 #include "emit/triton/padding.hpp"
 #include "emit/triton/tile_dimensions.hpp"
-#include "emit/triton/vectors.hpp"
 
 namespace kw::triton {
 
@@ -86,12 +85,6 @@ class KernelPrinter {
   void find_what_is_known_to_the_bit();
   std::string stored_text(const kernel_ir::Store& store);
   void store(int index);
-  std::string spread(const std::string& text) const;  // the text's tile with a last dimension of 1
-  std::string elements_text(size_t length) const;     // 0, 1, … along that dimension
-  std::string vector_pointer(const Vector& vector);
-  std::string vector_mask(const Vector& vector);
-  void let_vector(const Vector& vector);
-  void store_vector(int index);
 
   // Expressions
   Text value_text(kernel_ir::ExprId id);  // its name where it has been computed, its text elsewhere
@@ -157,8 +150,6 @@ class KernelPrinter {
   std::vector<std::vector<bool>> axes_;
   Padding padding_;
   TileDimensions dimensions_;
-  Vectors vectors_;
-  std::set<int> stored_;  // stores of vectors whose turn has come
   std::set<std::string> taken_, helpers_;
   std::vector<std::string> names_;  // [expr], empty: has none yet
   std::vector<std::string> axis_names_;

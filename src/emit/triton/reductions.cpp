@@ -232,8 +232,7 @@ std::optional<KernelPrinter::LaneCounts> KernelPrinter::lane_counts(ExprId id) c
   for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
     loops += kernel_.axes[axis].looped;
     if (!padding_.padded[axis]) continue;
-    if (ragged >= 0 || !kernel_.axes[axis].looped || kernel_.axes[axis].unrolled || !is_dimension(axis))
-      return std::nullopt;
+    if (ragged >= 0 || !kernel_.axes[axis].looped || !is_dimension(axis)) return std::nullopt;
     ragged = axis;
   }
   if (ragged < 0) return std::nullopt;
