@@ -11,11 +11,11 @@ namespace {
 using tile::Instruction;
 using tile::Kind;
 
-// Is the loop one over blocks, of which there are several?
+// Is the loop one over blocks, of which there are several, and is it known which is the last?
 bool may_turn(const Instruction& loop) {
   const auto end = kernel::as_constant(loop.end);
   return loop.begin == tile::Index(0) && end && *end > loop.step && *end <= INT32_MAX && loop.step > 1 &&
-         !loop.unrolled;
+         !loop.unrolled && loop.until == tile::kNoValue;
 }
 
 }  // namespace

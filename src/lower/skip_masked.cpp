@@ -90,6 +90,7 @@ class MaskedBlocks {
     for (const auto* values : {&one.operands, &one.yields, &one.otherwise_yields})
       for (const Value value : *values) need(value);
     need(one.destination);
+    need(one.until);
     if (one.kind != Kind::kStore) need(one.access);
     else need_coordinates(one.access);
   }

@@ -142,6 +142,35 @@ TEST(LoopedFolds, ASecondWalkTurnsRoundAndSaysWhatTheCacheShouldKeep) {
   EXPECT_EQ(count(tile::print_program(lowered(kernel, once)), "reversed"), 0U);
 }
 
+// Of a row of which only the data tell where it ends: both walks end there, and the second goes forwards, too.
+TEST(LoopedFolds, StopWhereTheDataSay) {
+  const kernel::Kernel kernel = kernel::parse_kernel(R"(kernel weights {
+  axis row = 5, column = 100
+  in x: f32[5, 100]
+  in length: i32[5]
+  out y: f32[5]
+  out last: f32[5]
+  inside = column < length[row]
+  largest = max(select(inside, x[row, column], -inf); column)
+  total = sum(select(inside, exp(x[row, column] - largest), 0.0); column)
+  y[row] = total
+  last[row] = max(x[row, column] * total; column)
+})");
+  const char* schedule = R"({"row":{"grid":1},"column":{"loop":16,"stops":true},"serpentine":true,"warps":4})";
+  const tile::Program program = lowered(kernel, schedule);
+  const std::string text = tile::print_program(program);
+  EXPECT_EQ(count(text, " until %length_tile step 16"), 2U) << text;  // the third walk folds whole rows
+  EXPECT_EQ(count(text, "for column_start"), 3U) << text;
+  kernel::Memory memory;
+  for (int at = 0; at < 500; ++at) memory["x"].reals.push_back(at * at % 37 / 8.0);
+  memory["length"].wholes = {100, 1, 16, 33, 99};
+  const kernel::Memory expected = kernel::evaluate(kernel, memory, {});
+  const tile::Memory found = tile::interpret(program, memory, {}, tile::Arithmetic::kDouble);
+  for (const char* name : {"y", "last"})
+    for (size_t row = 0; row < 5; ++row)
+      EXPECT_NEAR(found.at(name).reals[row], expected.at(name).reals[row], 1e-9) << name << row;
+}
+
 // Lanes meet as many points but for the last block's: one number counts for all.
 TEST(LoopedFolds, CountOncePerBlockNotPerLane) {
   const kernel::Kernel kernel = kernel::parse_kernel(kRow);
