@@ -5,13 +5,14 @@
 #include <set>
 
 #include "emit/target_printer.hpp"
+#include "emit/triton/tile_printer.hpp"
 #include "search/moves.hpp"
 #include "search_world.hpp"
 
 namespace kw::search {
 namespace {
 
-// Every schedule that a long search tries, lowered and checked.
+// Every schedule that a long search tries, lowered, checked and printed.
 TEST(Search, WhateverItTriesIsAWholeProgram) {
   const char* const graphs[] = {
       // Of its moments only the second component is asked for.
@@ -24,6 +25,8 @@ TEST(Search, WhateverItTriesIsAWholeProgram) {
       "128]\n"
       " %y = aten.max_pool2d.default(self=%a, kernel_size=[3, 3], stride=[2, 2], padding=[1, 1]) : f32[16, 32, 63, "
       "64]\n return %y\n}",
+      "graph G {\n input %x : f32[4, 64, 61, 67] user args.0\n"
+      " %y = aten.adaptive_avg_pool2d.default(self=%x, output_size=[61, 6]) : f32[4, 64, 61, 6]\n return %y\n}",
       "graph G {\n input %x : f32[64, 393216] user args.0\n %y = aten.softmax.int(self=%x, dim=1) : f32[64, 393216]\n "
       "return %y\n}",
       "graph G {\n input %x : f32[2048, 4096] user args.0\n %c = aten.cumsum.default(self=%x, dim=1) : f32[2048, "
@@ -34,8 +37,10 @@ TEST(Search, WhateverItTriesIsAWholeProgram) {
     Setting setting(text);
     World world(
         [&](const Schedule& schedule) {
-          for (const kernel_ir::Kernel& kernel : lower(setting.graph, schedule, setting.device).kernels)
-            kernel_ir::check_kernel(kernel);
+          const Program program = lower(setting.graph, schedule, setting.device);
+          for (const kernel_ir::Kernel& kernel : program.kernels) kernel_ir::check_kernel(kernel);
+          for (const tile::Program& tiles : program.tiles)
+            EXPECT_FALSE(triton::print_tile_kernel(tiles).source.empty());
           // No order in it, so that the search comes by as much as it can.
           return 0.7 + static_cast<double>(std::hash<std::string>{}(schedule_to_json(schedule)) % 1000) / 1000;
         },
