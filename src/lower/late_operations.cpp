@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tile/verifier.hpp"
+
 namespace kw::lower {
 namespace {
 
@@ -27,19 +29,12 @@ void for_each_operand(const Instruction& one, const Visit& visit) {
 
 class Delay {
  public:
-  explicit Delay(tile::Program& program) : program_(program), uses_(program.values.size()) {
-    for (const Instruction& one : program.body) for_each_operand(one, [&](Value value) { ++uses_[value]; });
-    // What bodies read is made before them.
-    for (const Instruction& one : program.body)
-      for (const std::vector<Instruction>* inner : {&one.body, &one.otherwise_body})
-        tile::for_each(*inner, [&](const Instruction& other) {
-          for_each_operand(other, [&](Value value) { uses_[value] += 2; });
-          for (const std::vector<Value>* yields : {&other.yields, &other.otherwise_yields})
-            for (Value value : *yields) uses_[value] += 2;
-        });
-    for (const Instruction& one : program.body)
-      for (const std::vector<Value>* yields : {&one.yields, &one.otherwise_yields})
-        for (Value value : *yields) uses_[value] += 2;
+  explicit Delay(tile::Program& program)
+      : program_(program), uses_(program.values.size()), read_inside_(program.values.size()) {
+    for (const Instruction& one : program.body) {
+      for_each_operand(one, [&](Value value) { ++uses_[value]; });
+      note_inside(one);
+    }
   }
 
   void run() {
@@ -52,8 +47,9 @@ class Delay {
                                                 [&](Value operand) { return is_free[operand]; });
       if (free) is_free[one.results[0]] = true;
       const bool made_up = one.kind == Kind::kIndex || one.kind == Kind::kConstant;
+      const bool stays = !one.results.empty() && read_inside_[one.results[0]];
       const bool may_wait = (one.kind == Kind::kOp && !is_named(one)) || one.kind == Kind::kStack;
-      if (made_up || (may_wait && uses_[one.results[0]] == 1)) delayed_[one.results[0]] = std::move(one);
+      if (!stays && (made_up || (may_wait && uses_[one.results[0]] == 1))) delayed_[one.results[0]] = std::move(one);
       else if (free) add(std::move(one));
       else waits.push_back(std::move(one));
     }
@@ -61,6 +57,17 @@ class Delay {
   }
 
  private:
+  // What loops and branches read in their bodies is made before them.
+  void note_inside(const Instruction& one) {
+    for (const std::vector<Value>* yields : {&one.yields, &one.otherwise_yields})
+      for (Value value : *yields) read_inside_[value] = true;
+    for (const std::vector<Instruction>* body : {&one.body, &one.otherwise_body})
+      for (const Instruction& inner : *body) {
+        for_each_operand(inner, [&](Value value) { read_inside_[value] = true; });
+        note_inside(inner);
+      }
+  }
+
   // Is it called by another name than its operation's? Such a value is something by itself, and smaller than what it is
   // made of: the place of a window's largest element.
   bool is_named(const Instruction& one) const {
@@ -82,12 +89,16 @@ class Delay {
   }
 
   tile::Program& program_;
-  std::vector<int> uses_;                 // [value] by how many instructions; two and more: it stays
+  std::vector<int> uses_;                 // [value] by how many instructions of the program's body itself
+  std::vector<bool> read_inside_;         // [value] by those in their bodies
   std::map<Value, Instruction> delayed_;  // what comes before the first that reads it
 };
 
 }  // namespace
 
-void delay_operations(tile::Program& program) { Delay(program).run(); }
+void delay_operations(tile::Program& program) {
+  Delay(program).run();
+  tile::verify(program);
+}
 
 }  // namespace kw::lower

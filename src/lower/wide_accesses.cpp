@@ -1,12 +1,10 @@
 #include "lower/wide_accesses.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
+#include <tuple>
 
 #include "lower/appender.hpp"
 #include "lower/dead_code.hpp"

@@ -159,5 +159,30 @@ TEST(LateOperations, StandBeforeTheirOnlyReader) {
   EXPECT_EQ(order, "LLLMMSLLMMS");
 }
 
+TEST(LateOperations, WhatBodiesReadComesBeforeThem) {
+  tile::Program program = tile::parse_program(R"(program rows {
+  grid row = 3
+  lane column = 4
+  buffer x: f32[96] input
+  buffer y: f32[12] output
+
+  %place: i32[column] = index column
+  %bound: i32 = constant 3
+  %inside: b1[column] = less %place, %bound
+  %none: f32[column] = constant 0.0
+  for step = 0 to 8 until %bound carry %so_far: f32[column] = %none -> %total {
+    %element: f32[column] = load x[32 * row + 4 * step + column] where %inside otherwise 1.0
+    %next: f32[column] = add %so_far, %element
+    yield %next
+  }
+  store y[4 * row + column] <- %total
+}
+)");
+  const tile::Memory before = run(program);
+  delay_operations(program);
+  EXPECT_EQ(run(program).at("y").reals, before.at("y").reals);
+  EXPECT_EQ(before.at("y").reals[3], 3.0);  // three iterations
+}
+
 }  // namespace
 }  // namespace kw::lower
