@@ -323,9 +323,30 @@ class StatisticsPass {
   Rewriter rewriter_;
 };
 
+// [value] Is it made of a convolution's result and of what is given, element by element? What a reduction gave, a
+// norm's statistics, would have to wait for the whole result.
+std::vector<bool> made_of_convolutions(const Graph& graph) {
+  std::vector<bool> made(graph.values.size()), waits(graph.values.size());
+  for (const Node& node : graph.nodes) {
+    const bool convolves = is_convolution(base_name(node.op));
+    bool reaches = convolves, late = !convolves && !passes_elements_on(node) && class_of(node.op) != OpClass::kFactory;
+    if (!convolves && !late)
+      for_each_operand(node, [&](ValueId operand) {
+        reaches = reaches || made[operand];
+        late = late || waits[operand];
+      });
+    for (ValueId result : node.results) {
+      if (result == kNoValue) continue;
+      made[result] = reaches && !late;
+      waits[result] = late;
+    }
+  }
+  return made;
+}
+
 class PositionMeans {
  public:
-  explicit PositionMeans(Graph& graph) : after_(after_convolutions(graph)), rewriter_(graph) {}
+  explicit PositionMeans(Graph& graph) : made_of_convolutions_(made_of_convolutions(graph)), rewriter_(graph) {}
 
   RewriteCounts run() {
     return rewriter_.run([this](Node& node) { return takes(node); });
@@ -334,7 +355,7 @@ class PositionMeans {
  private:
   bool takes(const Node& node) {
     const ValueId x = node.value("self");
-    if (x == kNoValue || !after_[x]) return false;
+    if (x == kNoValue || !made_of_convolutions_[x]) return false;
     std::optional<IntList> dims = averaged_positions(rewriter_.graph(), node);
     const TensorType type = rewriter_.type(x);
     const bool dtype = type.dtype == DType::f32 || type.dtype == DType::f16 || type.dtype == DType::bf16;
@@ -356,7 +377,7 @@ class PositionMeans {
     return Term(rewriter_, rewriter_.emit("aten._to_copy.default", {{"self", ValueRef{value}}, {"dtype", to}}));
   }
 
-  const std::vector<bool> after_;  // [value] convolutions, element by element
+  const std::vector<bool> made_of_convolutions_;  // [value]
   Rewriter rewriter_;
 };
 

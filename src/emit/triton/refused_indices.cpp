@@ -58,6 +58,12 @@ std::vector<int64_t> sizes_held_against(const tile::Program& program) {
   return sizes;
 }
 
+std::string place_of_refused(const tile::Program& program, int64_t size) {
+  const std::vector<int64_t> sizes = sizes_held_against(program);
+  const auto place = std::find(sizes.begin(), sizes.end(), size) - sizes.begin();
+  return place == 0 ? kRefusedPointer : fmt::format("{} + {}", kRefusedPointer, place);
+}
+
 std::string refused_argument(const std::string& kernel) { return fmt::format("refused_indices(\"{}\")", kernel); }
 
 std::string refused_definitions(const Program& program) {

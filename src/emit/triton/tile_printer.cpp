@@ -84,6 +84,9 @@ class TilePrinter {
 
   // --- Lines ---
 
+  void lines(const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) line(text);
+  }
   void line(const std::string& text) { out_ += text.empty() ? "\n" : std::string(indent_, ' ') + text + "\n"; }
 
   const TileType& type(Value value) const { return program_.values[value].type; }
@@ -95,17 +98,16 @@ class TilePrinter {
   void print_head() {
     for (const tile::Buffer& buffer : program_.buffers)
       if (buffer.space != tile::Space::kGlobal) refuse("shared memory of its own");
-    for (const std::string& text : consumers_ ? consumers_->definition() : definition_lines(program_)) line(text);
+    lines(consumers_ ? consumers_->definition() : definition_lines(program_));
     indent_ = 4;
     const std::string doc = consumers_ ? "One of the blocks that run as one." : program_.doc;
     if (!doc.empty()) line(fmt::format("\"\"\"{}\"\"\"", doc));
     if (consumers_) {
-      for (const std::string& text : consumers_->walk()) line(text);
+      lines(consumers_->walk());
       if (program_.consumers.programs > 0) indent_ += 4;
     }
-    for (const std::string& text : symbol_lines(program_, names_)) line(text);
-    if (consumers_)
-      for (const std::string& text : consumers_->behind_symbols()) line(text);
+    lines(symbol_lines(program_, names_));
+    if (consumers_) lines(consumers_->behind_symbols());
     print_definitions(nullptr);
     if (consumers_) return;
     for (const TileWindows::Window& window : windows_.all())
@@ -170,8 +172,7 @@ class TilePrinter {
   }
 
   void print(const Instruction& one) {
-    if (consumers_)
-      for (const std::string& text : consumers_->waits_before(&one)) line(text);
+    if (consumers_) lines(consumers_->waits_before(&one));
     switch (one.kind) {
       case Kind::kConstant: return print_constant(one);
       case Kind::kIndex: return print_index(one);
@@ -266,10 +267,8 @@ class TilePrinter {
     const Value value = one.results[0];
     const Instruction* size = values_.maker(one.operands[1]);
     if (!size || size->kind != Kind::kConstant) refuse("an index held against what is no number");
-    const std::vector<int64_t> sizes = sizes_held_against(program_);
-    const auto slot = std::find(sizes.begin(), sizes.end(), size->integer) - sizes.begin();
-    const std::string noted = slot == 0 ? kRefusedPointer : fmt::format("{} + {}", kRefusedPointer, slot);
-    std::vector<std::string> arguments = {texts_[one.operands[0]].text, texts_[one.operands[1]].text, noted}, masks;
+    std::vector<std::string> masks, arguments = {texts_[one.operands[0]].text, texts_[one.operands[1]].text,
+                                                 place_of_refused(program_, size->integer)};
     for (Value mask : values_.masks_behind(value))
       masks.push_back(wrap(text(mask, type(value).lanes), Binding::kBitAnd));
     if (!masks.empty()) arguments.push_back(join(masks, " & "));
@@ -503,8 +502,7 @@ class TilePrinter {
       if (dimension + 1 != rank_of(one.operands[0])) refuse("a sort that is not along the last dimension");
       std::string numbers = results[0] + "_numbers";
       while (names_.is_taken(numbers)) numbers += "_";
-      for (const std::string& text : sort_lines(one, results, tiles, types, width(one.from), numbers, helpers_))
-        line(text);
+      lines(sort_lines(one, results, tiles, types, width(one.from), numbers, helpers_));
     } else {
       const std::string text = scan_text(one, tiles, types[0], dimension, width(one.from), helpers_);
       if (text.empty()) refuse(fmt::format("a scan by {}", kernel::name_of(one.reduce)));
@@ -531,18 +529,14 @@ class TilePrinter {
     const size_t empty = out_.size();
     if (!head.start.empty()) line(head.start);
     print_definitions(&one);
-    if (consumers_)
-      for (const std::string& text : consumers_->begin_iteration()) line(text);
+    if (consumers_) lines(consumers_->begin_iteration());
     print_body(one.body);
-    if (consumers_)
-      for (const std::string& text : consumers_->waits_before(nullptr)) line(text);
+    if (consumers_) lines(consumers_->waits_before(nullptr));
     set_variables(one.yields, one.results, one.arguments);
-    if (consumers_)
-      for (const std::string& text : consumers_->end_iteration()) line(text);
+    if (consumers_) lines(consumers_->end_iteration());
     if (out_.size() == empty) line("pass");
     indent_ -= 4;
-    if (consumers_)
-      for (const std::string& text : consumers_->behind_loop()) line(text);
+    if (consumers_) lines(consumers_->behind_loop());
   }
 
   // `variable = value` for each; what mentions a variable that is set before it is computed first.
