@@ -9,6 +9,7 @@
 #include <set>
 
 #include "lower/cache_hints.hpp"
+#include "lower/cooperative.hpp"
 #include "lower/dead_code.hpp"
 #include "lower/looped_folds.hpp"
 #include "lower/needed.hpp"
@@ -90,14 +91,15 @@ class Arranger {
   void refuse_what_cannot_be_kept() const {
     if (values_.mapped.serpentine && !values_.kernel.states.empty())
       values_.refuse("states are carried along an axis, so that no walk of it may turn round");
+    refuse_cooperative_folds(values_);
     for (const Expr& expr : values_.kernel.exprs) {
       const bool scan = expr.kind == ExprKind::kScan;
       if (expr.kind != ExprKind::kReduce && expr.kind != ExprKind::kDot && !scan) continue;
       for (Axis axis : expr.axes) {
         const MappedAxis& mapped = values_.mapped.axes[axis];
-        if (mapped.mapping == Mapping::kGrid)
+        if (mapped.mapping == Mapping::kGrid && !mapped.cooperative)
           values_.refuse(fmt::format("axis '{}' is folded, so blocks cannot share it out", values_.name_of(axis)),
-                         "Give it a tile or a loop.");
+                         "Give it a tile or a loop, or make it cooperative.");
         if (scan) values_.refuse_scan(static_cast<ExprId>(&expr - values_.kernel.exprs.data()));
         if (!scan && !depends_on_operand(expr, axis))
           values_.refuse(fmt::format("a fold over axis '{}' of what does not depend on it", values_.name_of(axis)));
@@ -276,6 +278,7 @@ class Arranger {
       looped[phase].push_back(goal);
     }
     if (values_.mapped.loads_first && open_.empty()) load_first(goals);
+    if (open_.empty()) fold_shared_rows(values_, roots_of(goals));
     for (const std::vector<Goal>& phase : looped) {
       arrange_loops(phase);
       for (const Goal& goal : phase)
@@ -293,7 +296,7 @@ class Arranger {
         for (ExprId input : kernel::inputs_of(values_.kernel.exprs[id])) needed[input] = true;
     for (size_t id = 0; id < needed.size(); ++id) {
       const Expr& expr = values_.kernel.exprs[id];
-      waits[id] = values_.folds_a_loop(expr) || expr.kind == ExprKind::kState ||
+      waits[id] = values_.folds_a_loop(expr) || values_.folds_shared_row(expr) || expr.kind == ExprKind::kState ||
                   values_.varies_in_loops(static_cast<ExprId>(id));
       for (ExprId input : kernel::inputs_of(expr)) waits[id] = waits[id] || waits[input];
       if (needed[id] && !waits[id] && expr.kind == ExprKind::kLoad) values_.value_of(static_cast<ExprId>(id));

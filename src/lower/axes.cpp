@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include "support/error.hpp"
@@ -60,6 +61,7 @@ class Mapper {
       for (const kernel::Index& stride : buffer.strides) one.strides.push_back(mapped_.translate(stride));
       program().buffers.push_back(std::move(one));
     }
+    share_rows();
     set_order();
     set_nest();
     return std::move(mapped_);
@@ -117,6 +119,7 @@ class Mapper {
     axis.mapping = schedule.mapping;
     axis.width = schedule.width;
     axis.online = schedule.online;
+    axis.cooperative = schedule.cooperative;
     axis.network = schedule.network;
     axis.extent = mapped_.translate(info.extent);
     axis.unrolled = schedule.mapping == Mapping::kTile && schedule.unrolled;
@@ -163,6 +166,53 @@ class Mapper {
 
   int64_t consumers_along(const std::string& axis) const {
     return schedule_.consumers.along == axis ? schedule_.consumers.count : 1;
+  }
+
+  // The blocks of a row are neighbours, so that they begin one after the other.
+  void share_rows() {
+    const auto is_shared = [&](tile::Symbol symbol) {
+      return std::any_of(mapped_.axes.begin(), mapped_.axes.end(),
+                         [&](const MappedAxis& axis) { return axis.cooperative && axis.outer == symbol; });
+    };
+    std::stable_partition(program().grid.begin(), program().grid.end(),
+                          [&](tile::Symbol symbol) { return !is_shared(symbol); });
+    const bool folds = std::any_of(kernel_.exprs.begin(), kernel_.exprs.end(), [&](const kernel::Expr& expr) {
+      return std::any_of(expr.axes.begin(), expr.axes.end(),
+                         [&](kernel::Symbol axis) { return mapped_.axes[axis].cooperative; });
+    });
+    if (!folds) return;
+    int64_t parts = 1;
+    for (tile::Symbol symbol : program().grid) {
+      if (!is_shared(symbol)) continue;
+      mapped_.shared.blocks.push_back(symbol);
+      parts *= kernel::as_constant(program().symbols[symbol].count).value();
+    }
+    const auto lanes = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(2, parts))));
+    mapped_.shared.part = add(unused("part"), SymbolKind::kLane, {0, lanes - 1});
+    mapped_.shared.counters = program().tickets = add_scratch("counters", DType::i32);
+    mapped_.shared.partials = add_scratch("partials", DType::f32);
+  }
+
+  std::string unused(const std::string& wanted) {
+    const auto is_taken = [&](const std::string& name) {
+      return std::any_of(program().symbols.begin(), program().symbols.end(),
+                         [&](const tile::SymbolInfo& symbol) { return symbol.name == name; }) ||
+             std::any_of(program().buffers.begin(), program().buffers.end(),
+                         [&](const tile::Buffer& buffer) { return buffer.name == name; });
+    };
+    std::string name = wanted;
+    for (int number = 2; is_taken(name); ++number) name = fmt::format("{}_{}", wanted, number);
+    return name;
+  }
+
+  int add_scratch(const std::string& name, DType dtype) {
+    tile::Buffer buffer;
+    buffer.name = unused(name);
+    buffer.dtype = dtype;
+    buffer.shape = {tile::Index(1)};
+    buffer.role = tile::BufferRole::kScratch;
+    program().buffers.push_back(std::move(buffer));
+    return static_cast<int>(program().buffers.size()) - 1;
   }
 
   void set_order() {

@@ -23,6 +23,7 @@ struct MappedAxis {
   bool padded = false;  // the width need not divide the extent: some lanes may lie beyond the end
   bool online = false;
   bool network = false;
+  bool cooperative = false;
   bool unrolled = false;  // a tile: the lane is only until tiles along it are taken apart (unrolled_tiles.hpp)
 };
 
@@ -39,11 +40,19 @@ struct MappedLoop {
   bool shared = false, simd = false;
 };
 
+// Where blocks that share rows meet (cooperative.hpp).
+struct MappedRows {
+  std::vector<tile::Symbol> blocks;  // the dimensions of the grid along which they share
+  tile::Symbol part = -1;            // a lane for each of a row's blocks; -1: nothing is folded over what blocks share
+  int counters = -1, partials = -1;  // buffers, whose shapes lowering knows in the end
+};
+
 // The symbols, buffers, grid and launch of a program, without its body; and what each symbol of the kernel stands for.
 struct Mapped {
   tile::Program program;
   std::vector<MappedAxis> axes;  // [kernel symbol]; of sizes only `index`
   std::vector<MappedLoop> nest;  // outermost first
+  MappedRows shared;
   Scheme scheme = Scheme::kIeee;
   bool bulk = false, skip_masked = false, loads_first = false, cache_hints = false, serpentine = false;
   int64_t walkers = 0;

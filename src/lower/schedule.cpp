@@ -89,6 +89,7 @@ class ScheduleReader {
     check_extents();
     check_nest();
     check_threads();
+    check_cooperative();
     if (schedule_.walkers && !schedule_.skip_masked) refuse("walkers is set, but skip_masked is not");
     return std::move(schedule_);
   }
@@ -141,6 +142,9 @@ class ScheduleReader {
       } else if (key == "threads" || key == "simd") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
         (key == "simd" ? result.simd : result.threads) = value.get<bool>();
+      } else if (key == "cooperative") {
+        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
+        result.cooperative = value.get<bool>();
       } else if (key == "last") {
         if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
         result.last = value.get<bool>();
@@ -153,7 +157,7 @@ class ScheduleReader {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
                "It has one of grid, tile and loop, and may have simd; a loop also takes stages, online, bounded, "
                "stops, network, ahead, unrolled and threads, the others last and split, a tile network, unrolled and "
-               "within.");
+               "within, a grid cooperative.");
       }
     }
     if (mappings != 1)
@@ -179,6 +183,8 @@ class ScheduleReader {
                          axis));
     if (result.unrolled && (result.stages != 0 || result.bounded))
       refuse(fmt::format("axis '{}' is unrolled, so it has no stages and is not bounded", axis));
+    if (result.cooperative && (result.mapping != Mapping::kGrid || result.last))
+      refuse(fmt::format("axis '{}' is cooperative, but not shared out by blocks, or the last", axis));
     if (result.split != 1 && (!result.last || result.split >= result.width))
       refuse(fmt::format("axis '{}' cannot be split by {}", axis, result.split),
              "Split the lanes of an axis that is the last, by less than their number.");
@@ -313,6 +319,22 @@ class ScheduleReader {
     }
   }
 
+  // Rows that blocks share: all they do is fold and map elements that they hold.
+  void check_cooperative() const {
+    const std::vector<kernel::Symbol> axes = kernel::axes_of(kernel_);
+    for (size_t place = 0; place < axes.size(); ++place) {
+      if (!schedule_.axes[place].cooperative) continue;
+      if (!kernel::as_constant(kernel_.symbols[axes[place]].extent))
+        refuse(fmt::format("axis '{}' is cooperative, but its size is known only at run time", names_[place]));
+      for (size_t other = 0; other < axes.size(); ++other)
+        if (schedule_.axes[other].mapping == Mapping::kLoop || schedule_.axes[other].unrolled)
+          refuse(fmt::format("axis '{}' is cooperative, but '{}' is a loop or unrolled", names_[place], names_[other]));
+      if (!schedule_.order.grouped.empty() || schedule_.consumers.count != 1 || schedule_.skip_masked)
+        refuse(fmt::format("axis '{}' is cooperative, so blocks have no other order, consumers or reason to stop",
+                           names_[place]));
+    }
+  }
+
   void check_nest() {
     if (schedule_.nest.empty()) return;
     for (const std::vector<std::string>& loop : schedule_.nest) {
@@ -374,6 +396,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     if (axis.last) one["last"] = true;
     if (axis.split != 1) one["split"] = axis.split;
     if (!axis.within.empty()) one["within"] = axis.within;
+    if (axis.cooperative) one["cooperative"] = true;
     json[kernel.symbols[axes[place]].name] = std::move(one);
   }
   for (const std::vector<std::string>& loop : schedule.nest)

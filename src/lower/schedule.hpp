@@ -14,6 +14,9 @@
 //           a maximum and what scales with its exponential are folded in one walk; with `bounded`, it ends where a mask
 //           leaves nothing to fold (causal attention); with `stops`, where the data say so, if they do (bags of rows);
 //           `unrolled`, its iterations stand one behind the other
+// Blocks that share out a folded axis are `cooperative`: each folds its own part, writes that down, waits for the
+// others of its row, and folds what all of them wrote (cooperative.hpp). What a block holds of the row stays in
+// registers meanwhile. All axes of such a fold are shared out so, and nothing is looped over.
 // With `network` a scan's products are multiplied in one order (ScanWay::kNetwork): what overflows hangs on the width
 // alone. With `ahead` so many iterations of a loop load what they need before the first of them (read_ahead.hpp).
 // Behind a product a grid's or a tile's lanes may be the `last` dimension of tiles, {"grid": 128, "last": true}, where
@@ -71,6 +74,7 @@ struct AxisSchedule {
   bool last = false;
   int64_t split = 1;
   std::string within = {};  // an axis that comes before; empty: none
+  bool cooperative = false;
   bool operator==(const AxisSchedule&) const = default;
 };
 

@@ -136,6 +136,10 @@ bool Values::folds_a_loop(const Expr& expr) const {
          std::any_of(expr.axes.begin(), expr.axes.end(), [&](Axis axis) { return is_looped(axis); });
 }
 
+bool Values::folds_shared_row(const Expr& expr) const {
+  return std::any_of(expr.axes.begin(), expr.axes.end(), [&](Axis axis) { return mapped.axes[axis].cooperative; });
+}
+
 bool Values::varies_in_loops(ExprId id) const {
   const std::vector<Axis> axes = kernel::axes_of(kernel);
   return std::any_of(axes.begin(), axes.end(), [&](Axis axis) { return depends[id][axis] && is_looped(axis); });
@@ -405,7 +409,7 @@ Value Values::compute(ExprId id) {
       return emission.op(expr.op, std::move(operands), expr.dtype, expr.name);
     }
     case ExprKind::kReduce: {
-      KW_ASSERT(!folds_a_loop(expr), "a fold over a loop is used before it is known");
+      KW_ASSERT(!folds_a_loop(expr) && !folds_shared_row(expr), "a fold is used before it is known");
       if (is_compound(expr)) return compound_fold(expr);
       return fold_lanes(expr, masked_before_widening(expr),
                         expr.name.empty() ? std::string(kernel::name_of(expr.reduce)) : expr.name);

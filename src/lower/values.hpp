@@ -38,6 +38,7 @@ class Values {
   // --- Axes ---
   bool is_looped(Axis axis) const;
   bool folds_a_loop(const kernel::Expr& expr) const;
+  bool folds_shared_row(const kernel::Expr& expr) const;  // of several blocks
   bool varies_in_loops(kernel::ExprId id) const;
   Lanes lanes_of(const std::vector<bool>& axes) const;  // [kernel symbol]
   Lanes lanes_of(const std::vector<Axis>& axes) const;
@@ -78,7 +79,7 @@ class Values {
   // known.
   tile::Value masked(const kernel::Expr& expr, tile::Value operand, std::optional<double> beyond,
                      const std::string& name = "");
-  // The operand of a fold over lanes, which may be wider than what is chosen.
+  // The operand of a fold over lanes, or over rows that blocks share, which may be wider than what is chosen.
   tile::Value masked_before_widening(const kernel::Expr& fold);
   std::optional<double> beyond(kernel::ExprId operand) const { return padding_.value(operand); }
   // A simple fold of the operand over the axes of this one, with its identity beyond their ends; and of lanes as they

@@ -70,9 +70,10 @@ bool computes_beside_folds(const kernel_ir::Kernel& kernel) {
 
 class Lifter {
  public:
-  Lifter(LoweredGroup group, const Walk& walk)
+  Lifter(LoweredGroup group, const Walk& walk, bool cooperative = false)
       : group_(std::move(group)),
         walk_(walk),
+        cooperative_(cooperative),
         draft_(group_.kernel.name, group_.kernel.doc),
         uses_(group_.kernel.exprs.size()) {}
 
@@ -89,6 +90,8 @@ class Lifter {
         continue;
       }
       lower::AxisSchedule schedule = schedule_of(axis, kernel.num_stages);
+      if (folds && cooperative_)
+        schedule = {.mapping = lower::Mapping::kGrid, .width = axis.block, .cooperative = true};
       if (axis.kind == AxisKind::kScan) {
         schedule.network = walk_.network;
         schedule.ahead = axis.looped ? walk_.ahead : 1;
@@ -173,6 +176,7 @@ class Lifter {
 
   LoweredGroup group_;
   const Walk walk_;
+  const bool cooperative_;
   ScheduledDraft draft_;
   std::vector<kernel::Index> axes_;  // what each of the kernel's is
   std::vector<int> uses_;            // [expression]
@@ -200,6 +204,24 @@ ScheduledTiles as_tiles(LoweredGroup group, const Walk& walk) {
   if (is_bags(group)) name_bags(group.kernel);
   else if (is_sliding(group)) name_windows(group.kernel);
   return Lifter(std::move(group), walk).run();
+}
+
+ScheduledTiles as_cooperative_tiles(LoweredGroup group, std::vector<Scratch>& scratch) {
+  name_axes(group.kernel);
+  ScheduledTiles tiles = Lifter(std::move(group), {}, true).run();
+  for (size_t buffer = tiles.buffers.size(); buffer < tiles.program.buffers.size(); ++buffer) {
+    const tile::Buffer& one = tiles.program.buffers[buffer];
+    Scratch tensor;
+    tensor.name = one.name;
+    tensor.type.dtype = one.dtype;
+    for (const kernel::Index& size : one.shape) tensor.type.shape.push_back(kernel::as_constant(size).value());
+    tensor.type.strides = {1};
+    tensor.zeros = tile::counts_blocks(tiles.program, static_cast<int>(buffer));
+    scratch.push_back(std::move(tensor));
+    tiles.buffers.push_back(-static_cast<int>(scratch.size()));
+    tiles.offsets.push_back(0);
+  }
+  return tiles;
 }
 
 }  // namespace kw::plan

@@ -21,4 +21,8 @@ bool has_tile_form(const kernel_ir::Kernel& kernel);
 // an operand's memory.
 ScheduledTiles as_tiles(LoweredGroup group, const Walk& walk = {});
 
+// Of rows that several blocks share (AxisSchedule::cooperative): each has a block of every reduce axis, and none is
+// looped over. Where they meet is in new scratch tensors.
+ScheduledTiles as_cooperative_tiles(LoweredGroup group, std::vector<Scratch>& scratch);
+
 }  // namespace kw::plan

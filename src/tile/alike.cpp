@@ -10,7 +10,10 @@ Alike::Alike(const Program& program)
       yields_(program.values.size(), kNoValue),
       arguments_(program.values.size(), kNoValue),
       initials_(program.values.size(), kNoValue) {
+  const bool shares_rows = !shared_rows(program).empty();
   for_each(program.body, [&](const Instruction& one) {
+    if (shares_rows && one.kind == Kind::kStore && program.buffers[one.access.buffer].role == BufferRole::kScratch)
+      part_stores_.push_back(&one);
     if (one.kind != Kind::kFor && one.kind != Kind::kIf)
       for (Value result : one.results) makers_[result] = &one;
     for (size_t at = 0; at < one.arguments.size(); ++at)
@@ -20,6 +23,19 @@ Alike::Alike(const Program& program)
         initials_[value] = one.operands[at];
       }
   });
+}
+
+// Each kind of part has places of its own, which differ from those of others by a number.
+Value Alike::own_part(const Instruction& load) const {
+  Value found = kNoValue;
+  for (const Instruction* store : part_stores_) {
+    if (load.kind != Kind::kLoad || store->access.buffer != load.access.buffer ||
+        store->access.coordinates[0].index.constant != load.access.coordinates[0].index.constant)
+      continue;
+    if (found != kNoValue) return kNoValue;
+    found = store->operands[0];
+  }
+  return found;
 }
 
 bool Alike::same(const Access& left, const Access& right) const {

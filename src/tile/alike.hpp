@@ -21,6 +21,9 @@ class Alike {
 
   // The instruction whose result it is; nullptr for what a loop carries or an If leaves.
   const Instruction* maker(Value value) const { return makers_[value]; }
+  // Of a load of what the blocks of a row stored for each other: what this block did, of the same kind; kNoValue for
+  // other loads.
+  Value own_part(const Instruction& load) const;
   // What a loop's argument or result is after an iteration: one of its yields; kNoValue for other values.
   Value yield_of(Value carried) const { return yields_[carried]; }
   // The loop's argument that stands for this argument or result; kNoValue for other values.
@@ -37,6 +40,7 @@ class Alike {
   const Program& program_;
   std::vector<const Instruction*> makers_;            // [value]
   std::vector<Value> yields_, arguments_, initials_;  // [value]
+  std::vector<const Instruction*> part_stores_;       // to memory that blocks of a row share
   mutable std::map<std::pair<Value, Value>, bool> known_;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "support/error.hpp"
@@ -37,6 +38,7 @@ class GridRun {
       std::vector<std::unique_ptr<BlockRun>> all;
       for (size_t block = 0; block < positions.size(); ++block)
         all.push_back(std::make_unique<BlockRun>(world_, static_cast<int>(block), positions[block]));
+      share_rows(positions);
       run_in_step(program_.body, all);
     } else {
       for (size_t block = 0; block < positions.size(); ++block)
@@ -124,6 +126,18 @@ class GridRun {
     return all;
   }
 
+  // Blocks of one row have the same position but along what they share.
+  void share_rows(const std::vector<std::vector<int64_t>>& positions) {
+    const std::vector<Symbol> shared = shared_rows(program_);
+    if (shared.empty()) return;
+    std::map<std::vector<int64_t>, int> rows;
+    for (std::vector<int64_t> position : positions) {
+      for (const Symbol symbol : shared) position[symbol] = 0;
+      row_of_.push_back(rows.emplace(std::move(position), static_cast<int>(rows.size())).first->second);
+    }
+    for (Storage& storage : storages_) storage.set_rows(row_of_);
+  }
+
   // A program does not say how many blocks a cluster has: all of them are one.
   void check_clusters(size_t blocks) const {
     bool clusters = false;
@@ -149,7 +163,7 @@ class GridRun {
         run_branch_in_step(instruction, blocks);
       } else {
         for (const auto& block : blocks) block->pass_barrier();
-        for (Storage& storage : storages_) storage.pass_barrier();
+        for (Storage& storage : storages_) storage.pass_barrier(!instruction.lanes.empty());
       }
     }
   }
@@ -191,6 +205,7 @@ class GridRun {
   World world_;
   std::vector<int64_t> symbols_;   // [symbol]: the sizes
   std::vector<Storage> storages_;  // global and cluster buffers
+  std::vector<int> row_of_;        // [block], where blocks share rows
 };
 
 }  // namespace

@@ -25,6 +25,7 @@ bool maps_and_folds(const std::vector<Instruction>& body) {
       case Kind::kUnstack:
       case Kind::kStore: return true;
       case Kind::kLoad: return one.mode == CopyMode::kPlain;
+      case Kind::kBarrier: return !one.lanes.empty();
       case Kind::kFor: return maps_and_folds(one.body);
       default: return false;
     }
@@ -93,9 +94,33 @@ std::vector<Symbol> lanes_of(const Program& program, const Index& index) {
 
 bool waits_for_grid(const Program& program) {
   bool found = false;
-  for_each(program.body,
-           [&](const Instruction& one) { found = found || (one.kind == Kind::kBarrier && one.scope == Scope::kGrid); });
+  for_each(program.body, [&](const Instruction& one) {
+    found = found || (one.kind == Kind::kBarrier && one.scope == Scope::kGrid && one.lanes.empty());
+  });
   return found;
+}
+
+std::vector<Symbol> shared_rows(const Program& program) {
+  std::vector<Symbol> rows;
+  for_each(program.body, [&](const Instruction& one) {
+    if (one.kind == Kind::kBarrier && one.scope == Scope::kGrid && rows.empty()) rows = one.lanes;
+  });
+  return rows;
+}
+
+int64_t blocks_of_row(const Program& program) {
+  int64_t count = 1;
+  for (Symbol symbol : shared_rows(program))
+    count *= kernel::range_of(program.symbols[symbol].count, ranges_of(program)).high;
+  return count;
+}
+
+bool counts_blocks(const Program& program, int buffer) {
+  bool found = program.tickets == buffer;
+  for_each(program.body, [&](const Instruction& one) {
+    found = found || (one.kind == Kind::kBarrier && one.access.buffer == buffer);
+  });
+  return found && buffer >= 0;
 }
 
 bool maps_and_folds(const Program& program) {

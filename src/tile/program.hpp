@@ -123,7 +123,8 @@ enum class Kind {
   kFor,   // for symbol from begin to end by step (or the same values, the last first): body. Carried values below
   kIf,    // where operand 0, a scalar b1, holds: body, else `otherwise_body`; results from their yields
   // All that the block (cluster, grid) wrote before is seen by all of it after. A grid's may have a counter in memory,
-  // of i32, which is zero at the start: blocks count there that they came.
+  // of i32, which is zero at the start: blocks count there that they came. Along `lanes`, dimensions of the grid, only
+  // the blocks of one row wait for each other: those whose positions along all others are the same.
   kBarrier,
 };
 
@@ -157,8 +158,10 @@ struct Instruction {
                                                  // the first places anything reads, 0: all
   Index index;                                   // kIndex; kBarrier: how often all waited before
   Symbol from = -1, to = -1;                     // kRelabel; kScan, kSplit, kUnstack: from; kStack: to
-  std::vector<Symbol> lanes;                     // kFold: those folded; kCopy: those copied; kSplit: the two
-  Access access;                                 // kLoad, kStore; kCopy: the source; kBarrier: a counter
+  std::vector<Symbol> lanes;                     // kFold: those folded; kCopy: those copied; kSplit: the two;
+                                                 // kBarrier: of the grid, along which blocks wait; none: all blocks
+  Access access;                                 // kLoad, kStore; kCopy: the source; kBarrier: a counter (without
+                                                 // coordinates: the buffer's first element)
   Access destination;                            // kCopy
   Hint hint = Hint::kNone;                       // kLoad, kStore
   bool combines = false;                         // kStore: atomically, by `reduce` (kSum, kProd, kMax, kMin)
@@ -207,6 +210,9 @@ struct Program {
   std::vector<Symbol> grid;  // outermost first
   GridOrder order;
   Consumers consumers;
+  // A buffer of i32, whose first element is zero at the start: blocks take their places in the grid from it, one by one
+  // as they begin. So all blocks before one have begun, too; -1: blocks begin in any order.
+  int tickets = -1;
   std::vector<Instruction> body;
   int warps = 4;             // of 32 threads each, of a block
   int max_registers = 0;     // a thread may take; 0: as many as the compiler likes
@@ -230,11 +236,19 @@ std::vector<Symbol> lanes_of(const Program& program, const Access& access);
 std::vector<Symbol> lanes_of(const Program& program, const Index& index);
 
 // Does it map elements, fold and scan them, in loops or without, but for products, from and to buffers that are rows of
-// elements?
+// elements? Blocks may share rows.
 bool maps_and_folds(const Program& program);
 
 // Is there a barrier of all its blocks? They must then be able to run at once.
 bool waits_for_grid(const Program& program);
+
+// The dimensions of the grid along which blocks wait for each other; empty where they do not, or all blocks do.
+std::vector<Symbol> shared_rows(const Program& program);
+// How many blocks share a row, which must be able to run at once; 1 where they do not wait for each other. Blocks take
+// tickets, and those of a row are neighbours: a row that waits has all its blocks running, or the next to begin.
+int64_t blocks_of_row(const Program& program);
+// Is the buffer one in which blocks are counted: zero at the start?
+bool counts_blocks(const Program& program, int buffer);
 
 // Calls visit(instruction) for every instruction, outer ones before their bodies.
 template <typename Visit>

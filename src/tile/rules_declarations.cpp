@@ -141,6 +141,18 @@ void check_buffer(const Program& program, const Buffer& buffer, kernel::SymbolRa
     throw BrokenRule{fmt::format("the alignment of {} is no power of two", what)};
 }
 
+void check_tickets(const Program& program) {
+  if (program.tickets < 0) return;
+  const int count = static_cast<int>(program.buffers.size());
+  if (program.tickets >= count)
+    throw BrokenRule{fmt::format("buffer {} is not in the program's table", program.tickets)};
+  const Buffer& buffer = program.buffers[program.tickets];
+  if (buffer.dtype != DType::i32 || buffer.space != Space::kGlobal || buffer.role == BufferRole::kInput)
+    throw BrokenRule{
+        fmt::format("'{}' cannot give tickets: they are of i32, in global memory, and written to", buffer.name)};
+  if (program.consumers.count != 1) throw BrokenRule{"blocks that run as one take no tickets"};
+}
+
 void check_type(const Program& program, const ValueInfo& value) {
   if (value.type.dtype == DType::c64 || value.type.dtype == DType::c128)
     throw BrokenRule{fmt::format("'%{}' is complex: tiles hold its two parts", value.name)};
@@ -163,6 +175,7 @@ void check_declarations(const Program& program) {
   check_grid(program);
   for (const Buffer& buffer : program.buffers) check_buffer(program, buffer, ranges);
   for (const ValueInfo& value : program.values) check_type(program, value);
+  check_tickets(program);
   if (program.warps < 1) throw BrokenRule{"a block has at least one warp"};
   if (program.max_registers < 0) throw BrokenRule{"the limit of registers is below 0"};
 }

@@ -330,13 +330,37 @@ class InstructionRules {
 
   void check_barrier() const {
     check_counts(0, 0);
+    if (!at_.lanes.empty()) check_row();
     if (at_.access.buffer < 0) return;
     require(at_.scope == Scope::kGrid, "only a grid's barrier has a counter in memory");
-    require(at_.access.buffer < static_cast<int>(program_.buffers.size()), "buffer {} is not in the program's table",
-            at_.access.buffer);
     const Buffer& counter = buffer_of(at_.access);
+    if (!at_.access.coordinates.empty()) check_access(at_.access);
+    require(lanes_of(program_, at_.access).empty() && at_.access.mask == kNoValue,
+            "a barrier has one counter, but this one varies along {}", lanes_text(lanes_of(program_, at_.access)));
     require(counter.dtype == DType::i32 && counter.space == Space::kGlobal && counter.role != BufferRole::kInput,
             "'{}' cannot count blocks: a counter is of i32, in global memory, and written to", counter.name);
+  }
+
+  // Blocks that wait for each other must all run. Those of a row are the next ones by their tickets, whatever else
+  // runs: then no row waits for a block that cannot begin before that row is done.
+  void check_row() const {
+    require(at_.scope == Scope::kGrid, "only blocks of a grid share rows");
+    require(at_.access.buffer >= 0, "the blocks of a row need a counter in memory to wait for each other");
+    require(program_.tickets >= 0, "the blocks of a row wait for each other, but do not take tickets as they begin");
+    require(!surroundings_.conditional, "the blocks of a row wait for each other where only some of them may go");
+    const std::vector<Symbol>& grid = program_.grid;
+    require(at_.lanes.size() <= grid.size() && std::equal(at_.lanes.rbegin(), at_.lanes.rend(), grid.rbegin()),
+            "the blocks of a row are no neighbours: the dimensions that they share are not the last of the grid");
+    require(program_.order.grouped < 0 && program_.consumers.count == 1,
+            "the blocks of a row are no neighbours: they have an order of their own, or run as one");
+    for (const Symbol symbol : at_.lanes)
+      require(kernel::as_constant(program_.symbols[symbol].count).has_value(),
+              "how many blocks share a row along '{}' is not known before run time", name_of_lane(symbol));
+    for (const Coordinate& coordinate : at_.access.coordinates)
+      for (const Symbol symbol : at_.lanes)
+        require(!kernel::uses(coordinate.index, symbol), "the blocks of a row have several counters along '{}'",
+                name_of_lane(symbol));
+    require(at_.lanes == shared_rows(program_), "blocks share rows along other dimensions elsewhere");
   }
 
   // --- Folds ---

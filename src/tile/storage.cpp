@@ -48,6 +48,12 @@ void Storage::set(int64_t element, const kernel::Number& value) {
   else numbers_.wholes[element] = value.whole;
 }
 
+bool Storage::is_seen(int32_t written_after, int writer, int reader) const {
+  if (written_after == barriers_) return false;
+  const bool meets = row_of_.empty() || (writer >= 0 && row_of_[writer] == row_of_[reader]);
+  return meets || written_after < before_all_;
+}
+
 std::string_view Storage::read(int64_t element, int block, kernel::Number& value) {
   value = get(element);
   if (buffer_->role == BufferRole::kInput) return "";
@@ -56,7 +62,8 @@ std::string_view Storage::read(int64_t element, int block, kernel::Number& value
   if (trace.copies > 0) return "is read before a wait for the copy that writes it";
   const bool fresh = trace.written_after == barriers_ && trace.writer != -1;
   if (is_own() && fresh) return "is read before a barrier, after it was written";
-  if (fresh && trace.writer != block) return "is read before a barrier, after another block wrote it";
+  if (trace.writer != -1 && trace.writer != block && !is_seen(trace.written_after, trace.writer, block))
+    return "is read before a barrier, after another block wrote it";
   trace.read_after = barriers_;
   return "";
 }

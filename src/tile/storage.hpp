@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -39,11 +40,18 @@ class Storage {
   void end_copy(int64_t element, const kernel::Number& value);
 
   // What was written before is seen by all the block (shared memory) or by all blocks.
-  void pass_barrier() { ++barriers_; }
+  // Of the blocks of a row: by those that share one.
+  void pass_barrier(bool of_rows = false) {
+    ++barriers_;
+    if (!of_rows) before_all_ = barriers_;
+  }
+  void set_rows(std::span<const int> row_of) { row_of_ = row_of; }
 
  private:
   kernel::Number get(int64_t element) const;
   void set(int64_t element, const kernel::Number& value);
+  // Has a barrier of both blocks passed since?
+  bool is_seen(int32_t written_after, int writer, int reader) const;
   bool is_own() const { return buffer_->space == Space::kShared; }
 
   struct Trace {
@@ -59,8 +67,9 @@ class Storage {
   std::vector<int64_t> shape_, strides_;
   int64_t elements_ = 0;
   kernel::Numbers numbers_;
-  std::vector<Trace> traces_;  // [element]
-  int32_t barriers_ = 0;
+  std::vector<Trace> traces_;              // [element]
+  int32_t barriers_ = 0, before_all_ = 0;  // barriers, and those up to the last one of all blocks
+  std::span<const int> row_of_;            // [block]; empty: all blocks meet
 };
 
 }  // namespace kw::tile

@@ -152,6 +152,7 @@ class ProgramParser {
     else if (reader_.accept("order")) parse_order();
     else if (reader_.accept("consumers")) parse_consumers();
     else if (reader_.accept("buffer")) parse_buffer();
+    else if (reader_.accept("tickets")) program_.tickets = buffer_named();
     else return false;
     return true;
   }
@@ -237,7 +238,7 @@ class ProgramParser {
 
   bool next_begins_something() {
     for (const std::string_view begin : {"doc", "size", "grid", "lane", "launch", "order", "consumers", "buffer",
-                                         "align", "copy", "wait", "barrier", "for", "if", "store"})
+                                         "tickets", "align", "copy", "wait", "barrier", "for", "if", "store"})
       if (reader_.next_is(begin)) return true;
     return false;
   }
@@ -329,8 +330,14 @@ class ProgramParser {
     } else if (reader_.accept("barrier")) {
       result.kind = Kind::kBarrier;
       result.scope = word<Scope>(kScopeWords, "scope of a barrier called");
+      if (reader_.accept("along")) {
+        do result.lanes.push_back(used_symbol(SymbolKind::kGrid, "dimension of the grid"));
+        while (reader_.accept(","));
+      }
       if (reader_.accept("counted")) {
         result.access.buffer = buffer_named();
+        if (reader_.next_is("["))
+          for (const Index& at : indices()) result.access.coordinates.push_back({at});
         reader_.expect("turn");
         result.index = index();
       }

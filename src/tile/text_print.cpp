@@ -28,6 +28,8 @@ class ProgramPrinter {
     print_symbols();
     print_launch();
     for (const Buffer& buffer : program_.buffers) out_ += "  " + buffer_text(buffer) + "\n";
+    if (program_.tickets >= 0)
+      out_ += fmt::format("  tickets {}\n", is_known(program_.tickets) ? program_.buffers[program_.tickets].name : "?");
     if (!program_.body.empty()) out_ += "\n";
     print_body(program_.body, 1);
     return out_ + "}\n";
@@ -54,11 +56,14 @@ class ProgramPrinter {
         return "if " + values(instruction.operands) +
                (instruction.results.empty() ? "" : " -> " + definitions(instruction.results));
       case Kind::kBarrier: {
-        const std::string head = fmt::format("barrier {}", kScopeWords[static_cast<size_t>(instruction.scope)]);
-        const int counter = instruction.access.buffer;
-        return counter < 0 ? head
-                           : fmt::format("{} counted {} turn {}", head, program_.buffers[counter].name,
-                                         index_text(instruction.index));
+        const std::string head = fmt::format("barrier {}{}", kScopeWords[static_cast<size_t>(instruction.scope)],
+                                             instruction.lanes.empty() ? "" : " along " + symbols(instruction.lanes));
+        const Access& counter = instruction.access;
+        if (counter.buffer < 0) return head;
+        const std::string at = counter.coordinates.empty() && is_known(counter.buffer)
+                                   ? program_.buffers[counter.buffer].name
+                                   : place(counter);
+        return fmt::format("{} counted {} turn {}", head, at, index_text(instruction.index));
       }
     }
     return "?";

@@ -124,7 +124,8 @@ class ScopeWalk {
     check_index(instruction.end, surroundings);
     if (instruction.until != kNoValue) check_use(instruction.until);
     const bool accesses = instruction.kind == Kind::kLoad || instruction.kind == Kind::kStore ||
-                          instruction.kind == Kind::kCopy;
+                          instruction.kind == Kind::kCopy ||
+                          (instruction.kind == Kind::kBarrier && instruction.access.buffer >= 0);
     if (accesses) check_access(instruction.access, surroundings);
     if (instruction.kind == Kind::kCopy) check_access(instruction.destination, surroundings);
     for (const Symbol lane : instruction.lanes) check_symbol(lane);

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
+import os
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +61,32 @@ def test_interpreted_programs_compute_what_pytorch_does(case: Case, schedule: st
     assert fault_of(case, found, written) == ""
 
 
+def run_at_once(module: Any, tensors: Tensors, program: str) -> None:
+    """Each block in a process of its own: they take tickets, and wait for each other in memory that they share."""
+    name = re.findall(r"^program (\w+)", program)[0]
+    blocks = math.prod(map(int, re.findall(r"= (\d+)", re.findall(r"^  grid (.*)", program, re.MULTILINE)[0])))
+    for buffer, dtype, size in re.findall(r"^  buffer (\w+): (\w+)\[(\d+)\] scratch", program, re.MULTILINE):
+        tensors[buffer] = torch.zeros(int(size), dtype=torch.int32 if dtype == "i32" else torch.float32)
+    for tensor in tensors.values():
+        tensor.share_memory_()
+    kernel, arguments = (
+        getattr(module, name),
+        [tensors[buffer] for buffer in re.findall(r"^  buffer (\w+)", program, re.M)],
+    )
+    children = []
+    for _ in range(blocks):
+        if (child := os.fork()) == 0:
+            try:
+                kernel[(1,)](*arguments)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        children.append(child)
+    assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+    assert int(tensors["counters"][0]) == blocks
+
+
 def run_in_triton(request: dict[str, Any]) -> str:
     """In the interpreter's process: the printed file's launch on the case's tensors."""
     specification = importlib.util.spec_from_file_location("printed", request["file"])
@@ -67,6 +96,9 @@ def run_in_triton(request: dict[str, Any]) -> str:
     case = next(one for one in CASES if one.name == request["case"])
     made = drawn(case)
     wanted = expected(case, made)
+    if case.waits:
+        run_at_once(module, made, request["program"])
+        return fault_of(case, made, wanted)
     launch = next(function for name, function in vars(module).items() if name.startswith("launch_"))
     names = launch.__code__.co_varnames[: launch.__code__.co_argcount]
     launch(*(made[name] if name in made else case.sizes[name] for name in names))
@@ -90,7 +122,8 @@ def test_triton_kernels_compute_what_pytorch_does(
     assert max(map(len, source.rpartition("@triton.jit")[2].splitlines())) <= 140
     file = tmp_path / "printed.py"
     file.write_text(source)
-    assert triton_process.fault(file=str(file), case=case.name) == ""
+    program = tool("print", case.file, schedule)
+    assert triton_process.fault(file=str(file), case=case.name, program=program) == ""
 
 
 # --- At sizes that tensor cores want ---

@@ -29,6 +29,7 @@ class Case:
     sizes: dict[str, int] = field(default_factory=dict)
     bound: float = 1e-5  # of the largest element
     on_cpu: bool = True  # a CPU has a form of it
+    waits: bool = False  # its blocks wait for each other
 
     @property
     def file(self) -> Path:
@@ -72,6 +73,12 @@ def _norm_fp16x3(t: Tensors) -> Tensors:
     w = (t["w_high"] + t["w_low"]) * t["w_scale"][:, None]
     y = F.gelu(F.linear(F.rms_norm(t["x"], (192,), t["gain"], 1e-5), w, t["bias"]))
     return {"y": y, "row_sum": y.sum(1)}
+
+
+def _shared_rows(t: Tensors) -> Tensors:
+    x = t["x"].reshape(3, 300)
+    normal = F.layer_norm(x, (300,)).reshape(3, 2, 150) * t["gain"][:, None]
+    return {"y": normal.reshape(3, 300).softmax(1).reshape(3, 2, 150), "spread": x.amax(1) - x.amin(1)}
 
 
 def _again_inputs() -> Tensors:
@@ -229,6 +236,23 @@ CASES = [
         _in_order,
         ('{"row":{"grid":4},"column":{"tile":256}}', '{"row":{"grid":1},"column":{"tile":256}}'),
         on_cpu=False,
+    ),
+    Case(
+        "shared_rows",
+        lambda: {
+            "x": _random(3, 2, 150) + 2,
+            "gain": _random(2) * 3,
+            "y": torch.empty(3, 2, 150),
+            "spread": torch.empty(3),
+        },
+        _shared_rows,
+        (
+            '{"row":{"grid":1},"plane":{"grid":1,"cooperative":true},"column":{"grid":64,"cooperative":true}}',
+            '{"row":{"grid":2},"plane":{"grid":2,"cooperative":true},"column":{"grid":32,"cooperative":true}}',
+            '{"row":{"grid":1},"plane":{"grid":1,"cooperative":true},"column":{"grid":16,"cooperative":true},"warps":1}',
+        ),
+        on_cpu=False,
+        waits=True,
     ),
     Case(
         "rms_norm",

@@ -136,14 +136,14 @@ TEST(Toy, IsNothingThatLanguageModelsWriteFor) { EXPECT_THROW(language_of(toy_ta
 
 TEST(Devices, RowsAreSpreadOverNoMoreProgramsThanAreSureToRunAtOnce) {
   const Compiled many = long_rows_on(132);
-  ASSERT_EQ(many.program.kernels.size(), 1u);
-  ASSERT_TRUE(many.program.kernels[0].exchange.used());
+  ASSERT_EQ(many.program.tiles.size(), 1u);
+  EXPECT_EQ(tile::blocks_of_row(many.program.tiles[0]), 48);
   EXPECT_NE(many.source.find("at least 24 multiprocessors"), std::string::npos) << many.source;
 
   const Compiled few = long_rows_on(16);
   EXPECT_FALSE(few.kernels.empty());
   EXPECT_EQ(few.library_calls, 0);
-  for (const kernel_ir::Kernel& kernel : few.program.kernels) EXPECT_FALSE(kernel.exchange.used());
+  for (const tile::Program& tiles : few.program.tiles) EXPECT_EQ(tile::blocks_of_row(tiles), 1);
   EXPECT_EQ(few.source.find("multiprocessors\""), std::string::npos) << "nothing keeps the module from running there";
 }
 
@@ -151,6 +151,6 @@ TEST(Devices, AScheduleOfALargerDeviceIsLoweredOtherwiseOnASmallOne) {
   const Compiled many = long_rows_on(132), few = long_rows_on(16);
   const Compiled moved = with_schedule(many, many.schedule, options_for(few.device));
   EXPECT_EQ(moved.library_calls, 0);
-  for (const kernel_ir::Kernel& kernel : moved.program.kernels) EXPECT_FALSE(kernel.exchange.used());
+  for (const tile::Program& tiles : moved.program.tiles) EXPECT_EQ(tile::blocks_of_row(tiles), 1);
   EXPECT_EQ(moved.source.find("multiprocessors\""), std::string::npos);
 }

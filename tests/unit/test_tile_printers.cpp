@@ -48,6 +48,8 @@ constexpr Golden kGpuGoldens[] = {
     {"running", "running", R"({"row":{"grid":4},"column":{"loop":32}})"},
     {"products", "products", R"({"row":{"grid":4},"column":{"loop":32,"network":true,"ahead":4}})"},
     {"in_order", "in_order", R"({"row":{"grid":4},"column":{"tile":256}})"},
+    {"shared_rows", "shared_rows",
+     R"({"row":{"grid":1},"plane":{"grid":1,"cooperative":true},"column":{"grid":64,"cooperative":true}})"},
 };
 
 std::string cpu_text(const tile::Program& program) {
@@ -64,7 +66,7 @@ TEST(TilePrinters, LoweredKernelsReadLikeTheGoldenFiles) {
   }
 }
 
-TEST(TilePrinters, ScansReadLikeTheGoldenFiles) {
+TEST(TilePrinters, WhatAGpuAloneHasReadsLikeTheGoldenFiles) {
   for (const Golden& golden : kGpuGoldens) {
     const tile::Program program = lowered(golden.kernel, golden.schedule);
     expect_golden(std::string(golden.name) + ".lowered", tile::print_program(program));

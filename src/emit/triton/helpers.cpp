@@ -29,7 +29,7 @@ def round_tf32(value):
 )"},
     {"wait_for_all", R"(@triton.jit
 def wait_for_all(arrived, count):
-    """What all blocks stored before is seen by all after: once so many came, those of earlier waits included."""
+    """What blocks stored before is seen by all of them after: once so many came, those of earlier waits included."""
     tl.debug_barrier()
     tl.atomic_add(arrived, 1, sem="release")
     while tl.atomic_add(arrived, 0, sem="acquire") < count:

@@ -37,6 +37,7 @@ LaneDimensions lane_dimensions(const tile::Program& program) {
       return tile::has_lane(lanes, left) && tile::has_lane(lanes, right);
     });
   };
+  const bool shares_rows = !tile::shared_rows(program).empty();
   std::vector<bool> folded(program.symbols.size()), shared(program.symbols.size());
   tile::for_each(program.body, [&](const Instruction& one) {
     if (one.kind == tile::Kind::kFold)
@@ -48,7 +49,8 @@ LaneDimensions lane_dimensions(const tile::Program& program) {
     const auto lane = static_cast<Symbol>(symbol);
     if (program.symbols[symbol].kind != tile::SymbolKind::kLane || result.stacked[symbol]) continue;
     for (Symbol other = lane; folded[symbol] && other-- > 0;) {
-      if (result.of_lane[other] < 0 || folded[other] || shared[other] || meet(lane, other)) continue;
+      const bool may_share = !folded[other] || shares_rows;
+      if (result.of_lane[other] < 0 || !may_share || shared[other] || meet(lane, other)) continue;
       result.of_lane[symbol] = result.of_lane[other];
       shared[other] = true;
       break;

@@ -10,7 +10,8 @@ namespace kw::triton {
 
 // Lanes have dimensions of their own, in order; but one that is folded shares that of a lane which it never meets in a
 // tile: a row's few parts, which are folded before its elements are computed. So these tiles have fewer dimensions.
-// Lanes along which tiles are stacked are a dimension more, behind the others, of those that have them alone.
+// Where blocks share rows, parts and elements are both folded, and share one, too. Lanes along which tiles are stacked
+// are a dimension more, behind the others, of those that have them alone.
 struct LaneDimensions {
   std::vector<int> of_lane;  // [symbol] −1: no lane, or stacked
   int count = 0;

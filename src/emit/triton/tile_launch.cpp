@@ -69,6 +69,12 @@ int64_t blocks_of(const tile::Program& program) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{1}, std::multiplies<>());
 }
 
+int64_t multiprocessors_for_row(const tile::Program& program) {
+  constexpr int kWarpsSureToRun = 8;
+  const int64_t blocks = std::max(1, kWarpsSureToRun / program.warps);
+  return (tile::blocks_of_row(program) + blocks - 1) / blocks;
+}
+
 std::string launch_function(const tile::Program& program, const IndexNames& names) {
   std::vector<std::string> parameters, counts;
   for (const tile::Buffer& buffer : program.buffers) parameters.push_back(buffer.name);

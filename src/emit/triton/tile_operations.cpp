@@ -49,9 +49,19 @@ bool TileOperations::is_below_largest(Value value) const {
     return apart && values_.alike().argument_of(apart->operands[1]) == apart->operands[1];
   }
   Value largest = difference->operands[1];
+  // Of a block of -inf alone, the lowest number stands in its place.
+  if (const Instruction* shift = operation(largest, ScalarOp::kMaximum);
+      shift && values_.maker(shift->operands[1]) && values_.maker(shift->operands[1])->kind == Kind::kConstant)
+    largest = shift->operands[0];
   if (const Instruction* fold = values_.maker(largest)) {
     if (fold->kind != Kind::kFold || fold->reduce != tile::ReduceOp::kMax) return false;
     largest = fold->operands[0];
+    // Of a row that blocks share, what each made of its part.
+    const Instruction* parts = values_.maker(largest);
+    const Value part = parts && largest != difference->operands[0] ? values_.alike().own_part(*parts) : tile::kNoValue;
+    if (const Instruction* own = part == tile::kNoValue ? nullptr : values_.maker(part);
+        own && own->kind == Kind::kFold && own->reduce == tile::ReduceOp::kMax)
+      largest = own->operands[0];
   }
   if (largest == difference->operands[0]) return true;
   // Of a row that is walked, what the loop's maximum takes up.

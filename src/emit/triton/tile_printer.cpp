@@ -58,7 +58,7 @@ class TilePrinter {
         ranges_(tile::ranges_of(program)),
         full_rank_(tile::maps_and_folds(program)),
         lane_dimensions_(lane_dimensions(program)),
-        waits_for_grid_(tile::waits_for_grid(program)),
+        waits_for_others_(tile::waits_for_grid(program) || !tile::shared_rows(program).empty()),
         names_(program),
         addresses_(program, names_),
         windows_(program, names_),
@@ -199,8 +199,10 @@ class TilePrinter {
     if (one.scope != tile::Scope::kGrid || one.access.buffer < 0)
       refuse("a barrier of several blocks without a counter");
     helpers_.insert("wait_for_all");
-    const Index count = (one.index + Index(1)) * Index(blocks_of(program_));
-    line(fmt::format("wait_for_all({}, {})", program_.buffers[one.access.buffer].name, names_.spelled(count, {})));
+    const Index blocks(one.lanes.empty() ? blocks_of(program_) : tile::blocks_of_row(program_));
+    const std::string counter = one.access.coordinates.empty() ? program_.buffers[one.access.buffer].name
+                                                               : place_of(one.access, {}).pointer();
+    line(fmt::format("wait_for_all({}, {})", counter, names_.spelled((one.index + Index(1)) * blocks, {})));
   }
 
   void print_constant(const Instruction& one) {
@@ -360,7 +362,7 @@ class TilePrinter {
             literal(type(value).dtype, otherwise, static_cast<int64_t>(std::isfinite(otherwise) ? otherwise : 0)).text);
     }
     // What other blocks write meanwhile may be in the multiprocessor's own cache as it was before.
-    if (waits_for_grid_ && program_.buffers[one.access.buffer].role != tile::BufferRole::kInput)
+    if (waits_for_others_ && program_.buffers[one.access.buffer].role != tile::BufferRole::kInput)
       arguments.emplace_back("cache_modifier=\".cg\"");
     if (one.hint == tile::Hint::kKeep) arguments.emplace_back("eviction_policy=\"evict_last\"");
     if (one.hint == tile::Hint::kStream) arguments.emplace_back("eviction_policy=\"evict_first\"");
@@ -580,7 +582,7 @@ class TilePrinter {
   std::vector<kernel::SymbolRange> ranges_;
   const bool full_rank_;
   const LaneDimensions lane_dimensions_;  // where the rank is full
-  const bool waits_for_grid_;
+  const bool waits_for_others_;
   IndexNames names_;
   const TileAddresses addresses_;
   TileWindows windows_;

@@ -29,6 +29,9 @@ bool converts_float8(const tile::Program& program);
 // Sizes of the launch of a program whose grid does not hang on run-time sizes, the first varying fastest.
 std::vector<int64_t> grid_of(const tile::Program& program);
 int64_t blocks_of(const tile::Program& program);  // in all
+// Multiprocessors on which all blocks that share a row are sure to run at once: two blocks of four warps on each, whose
+// threads may take 255 registers.
+int64_t multiprocessors_for_row(const tile::Program& program);
 
 // A whole Python file: imports, helpers, the kernel and its launch.
 std::string print_tile_module(const tile::Program& program);

@@ -121,8 +121,10 @@ class Walk {
     for (Value operand : one.operands)
       if (multiplied_[operand] && (in_loop || (adds && !of_product_[operand]))) rounds_apart_ = true;
     const bool rough = is_float && (one.kind == Kind::kDot || sums || is_transcendental(one));
+    const Value part = alike_.own_part(one);
     for (Value value : one.results) {
-      roots_.known_to_the_bit[value] = !rough && all_known(one.operands);
+      roots_.known_to_the_bit[value] = !rough && all_known(one.operands) &&
+                                       (part == tile::kNoValue || roots_.known_to_the_bit[part]);
       of_product_[value] = one.kind == Kind::kDot || any(one, of_product_);
       roots_.is_of_product[value] = one.kind == Kind::kDot || (!folds && any(one, roots_.is_of_product));
     }
@@ -150,6 +152,7 @@ class Walk {
                                    [&](Value result) { return roots_.decides[result]; });
       if (any || rounds(*one))
         for (Value operand : one->operands) roots_.decides[operand] = true;
+      if (const Value part = alike_.own_part(*one); any && part != tile::kNoValue) roots_.decides[part] = true;
     }
   }
 

@@ -36,7 +36,12 @@ class GridLines {
       return std::move(lines_);
     }
     std::string rest = program_name(names_);
-    if (program_.consumers.programs == 0) line(fmt::format("{} = tl.program_id(0)", rest));
+    if (program_.tickets >= 0) {
+      line("# Numbered as they begin, so that those that wait for each other run together.");
+      line(fmt::format("{} = tl.atomic_add({}, 1, sem=\"relaxed\")", rest, program_.buffers[program_.tickets].name));
+    } else if (program_.consumers.programs == 0) {
+      line(fmt::format("{} = tl.program_id(0)", rest));
+    }
     std::vector<Symbol> slower = program_.grid;
     if (program_.order.grouped >= 0) {
       std::erase(slower, program_.order.grouped);
@@ -118,7 +123,7 @@ int64_t groups_along(const tile::Program& program, Symbol along) {
 // Beside folds and products remainders of one number say more to
 // the compiler: depthwise convolutions take half the registers.
 bool has_own_dimensions(const tile::Program& program) {
-  if (program.consumers.count > 1) return false;
+  if (program.consumers.count > 1 || program.tickets >= 0) return false;
   if (program.grid.size() == 1) return true;
   if (!tile::maps_and_folds(program) || program.grid.size() > 3 || program.order.grouped >= 0) return false;
   const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program);

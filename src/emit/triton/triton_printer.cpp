@@ -295,8 +295,12 @@ class TritonPrinter : public TargetPrinter {
     int64_t together = 0;
     for (const Kernel& kernel : program.kernels)
       if (kernel.exchange.used()) together = std::max(together, triton::multiprocessors_for_row(kernel));
-    for (const tile::Program& tiles : program.tiles)  // one block to a multiprocessor, for they may take all of it
+    for (const tile::Program& tiles : program.tiles) {
+      // One block to a multiprocessor, for they may take all of it.
       if (tile::waits_for_grid(tiles)) together = std::max(together, triton::blocks_of(tiles));
+      if (const int64_t blocks = tile::blocks_of_row(tiles); blocks > 1)
+        together = std::max(together, triton::multiprocessors_for_row(tiles));
+    }
     if (together == 0)
       return gives_roles(program) ? "if DEVICE == \"cpu\":\n    return \"its kernels' warps have work of their own, "
                                     "which the interpreter "

@@ -5,6 +5,8 @@
 
 #include "plan/axes.hpp"
 #include "plan/estimate.hpp"
+#include "plan/lift.hpp"
+#include "plan/lifted_kernel.hpp"
 
 namespace kw::triton {
 
@@ -100,7 +102,7 @@ bool divides_indices(const Kernel& kernel, int64_t block) {
 int64_t choose_exchange_block(const Kernel& kernel, int kept_loads, const DeviceDescription& device) {
   int64_t reductions = 0;
   DType dtype = DType::f32;
-  if (exchanged_slots(kernel, reductions, dtype) == 0) return 0;
+  if (exchanged_slots(kernel, reductions, dtype) == 0 || !can_lift(kernel)) return 0;
   int64_t block = kElements / next_power_of_two(std::max(1, kept_loads)) / (dtype == DType::f64 ? 2 : 1);
   if (block < kLeastElements || divides_indices(kernel, block) || programs_for_row(kernel, block) > sure_to_run(device))
     return 0;
@@ -116,46 +118,31 @@ int64_t choose_exchange_block(const Kernel& kernel, int kept_loads, const Device
   return programs_for_row(kernel, block) < 2 ? 0 : block;
 }
 
-bool spread_rows(LoweredGroup& group, int64_t block, const DeviceDescription& device, std::vector<Scratch>& scratch) {
+std::optional<ScheduledTiles> spread_rows(LoweredGroup group, int64_t block, const DeviceDescription& device,
+                                          std::vector<Scratch>& scratch) {
   Kernel& kernel = group.kernel;
   int64_t reductions = 0;
   DType dtype = DType::f32;
   const int64_t slots = exchanged_slots(kernel, reductions, dtype);
-  if (slots == 0) return false;
+  if (slots == 0 || !can_lift(kernel)) return std::nullopt;
   const int parallel = parallel_axes(kernel);
   if (!keeps_axes(kernel, block)) flatten(kernel, parallel, static_cast<int>(kernel.axes.size()) - 1);
   const int64_t per_row = programs_for_row(kernel, block), rows = parallel_points(kernel);
   if (per_row < 2 || per_row > sure_to_run(device) || rows * per_row * slots > std::numeric_limits<int32_t>::max())
-    return false;
+    return std::nullopt;
   for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
     auto& one = kernel.axes[axis];
     one.looped = false;
-    one.cooperative = axis >= parallel;
     one.block = axis + 1 == static_cast<int>(kernel.axes.size()) ? block : 1;
   }
-  const auto add = [&](const char* name, DType type, int64_t elements, bool zeros) {
-    Scratch tensor;
-    tensor.name = name;
-    tensor.type.dtype = type;
-    tensor.type.shape = {elements};
-    tensor.type.strides = {1};
-    tensor.zeros = zeros;
-    scratch.push_back(tensor);
-    kernel.buffers.push_back({name, type, elements, kernel_ir::BufferRole::kScratch, true});
-    group.buffers.push_back(-static_cast<int>(scratch.size()));
-    return static_cast<int>(kernel.buffers.size()) - 1;
-  };
-  kernel.exchange.counters = add("counters", DType::i32, 1 + reductions * rows, true);
-  kernel.exchange.partials = add("partials", dtype, slots * rows * per_row, false);
   kernel.num_warps = static_cast<int>(kThreads / 32);
-  kernel.num_stages = 1;
   // Six programs a multiprocessor instead of five: group norm over rows of 2 M elements in 4.3 ms instead of 5.2. With
   // masks, or another tensor of the row's length, that many would spill.
   const auto axes = kernel_ir::axes_of_exprs(kernel);
   int loads = 0;
   for (size_t id = 0; id < kernel.exprs.size(); ++id) loads += kernel_ir::is_load(kernel.exprs[id]) && axes[id].back();
   if (kernel.axes.back().extent % block == 0 && loads == 1) kernel.max_registers = 80;
-  return true;
+  return as_cooperative_tiles(std::move(group), scratch);
 }
 
 }  // namespace kw::triton

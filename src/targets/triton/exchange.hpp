@@ -2,6 +2,9 @@
 // results.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "plan/scheduler.hpp"
 
 namespace kw::triton {
@@ -12,9 +15,9 @@ namespace kw::triton {
 // block.
 int64_t choose_exchange_block(const kernel_ir::Kernel& kernel, int kept_loads, const DeviceDescription& device);
 
-// Spreads the rows over blocks of at most `block`; the exchange's buffers are new scratch tensors (buffer value −1 −
-// k). False: it cannot be done.
-bool spread_rows(plan::LoweredGroup& group, int64_t block, const DeviceDescription& device,
-                 std::vector<plan::Scratch>& scratch);
+// The tile program of rows that blocks of at most `block` elements share, and its scratch tensors; nullopt: they
+// cannot.
+std::optional<plan::ScheduledTiles> spread_rows(plan::LoweredGroup group, int64_t block,
+                                                const DeviceDescription& device, std::vector<plan::Scratch>& scratch);
 
 }  // namespace kw::triton

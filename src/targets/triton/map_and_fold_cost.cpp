@@ -131,8 +131,24 @@ class MapAndFoldEstimate {
       if (one.kind == Kind::kFor && axis_of_[one.symbol] < 0) add(one.symbol, lane_of(one.symbol, "_start"), &one);
     });
     for (size_t symbol = 0; symbol < program_.symbols.size(); ++symbol)
-      if (program_.symbols[symbol].kind == tile::SymbolKind::kLane && axis_of_[symbol] < 0 && !stacked_[symbol])
+      if (program_.symbols[symbol].kind == tile::SymbolKind::kLane && axis_of_[symbol] < 0 && !stacked_[symbol]) {
         add(-1, static_cast<Symbol>(symbol));
+        if (is_of_parts(static_cast<Symbol>(symbol))) axes_.back().width = axes_.back().extent = 1;
+      }
+  }
+
+  // Memory of the kernel's own, through which the blocks of a row exchange what they have found: next to nothing.
+  bool is_exchanged(const tile::Access& access) const {
+    return program_.buffers[access.buffer].role == tile::BufferRole::kScratch;
+  }
+
+  bool is_of_parts(Symbol lane) const {
+    bool parts = false, elements = false;
+    tile::for_each(program_.body, [&](const Instruction& one) {
+      if (one.kind != Kind::kLoad && one.kind != Kind::kStore) return;
+      (is_exchanged(one.access) ? parts : elements) |= tile::has_lane(tile::lanes_of(program_, one.access), lane);
+    });
+    return parts && !elements;
   }
 
   double iterations_of(const Instruction& loop) const {
@@ -248,7 +264,8 @@ class MapAndFoldEstimate {
     bool is_place = one.kind == Kind::kIndex || one.kind == Kind::kConstant;
     for (Value operand : one.operands) unite(axes, depends_[operand]);
     if (one.kind == Kind::kFold) {
-      if (!has_loops_) {  // lanes that meet behind loops cost little beside these
+      // Lanes that meet behind loops cost little beside these, and so do parts of rows.
+      if (!has_loops_ && !is_of_parts(one.lanes[0])) {
         work_.estimate.flops += points(axes);
         work_.folds += is_second(one) ? 0 : 1;
       }
@@ -267,7 +284,7 @@ class MapAndFoldEstimate {
       const bool counts = in_loop ? !is_mask && !is_repeated(one) : !is_mask && !varies_along_walk(axes);
       if (counts) work_.estimate.flops += weight_of(one.op) * points(axes);
     }
-    if (one.kind == Kind::kLoad || one.kind == Kind::kStore) {
+    if ((one.kind == Kind::kLoad || one.kind == Kind::kStore) && !is_exchanged(one.access)) {
       Access access{&one.access, tile::offset_of(program_, one.access)};
       access.size = static_cast<double>(size_of(program_.buffers[one.access.buffer].dtype));
       if (one.kind == Kind::kLoad) axes.assign(axes_.size(), false);
@@ -304,7 +321,8 @@ class MapAndFoldEstimate {
   bool is_difference_from(Value value, tile::ReduceOp reduce) const {
     const Instruction* difference = maker(value, tile::ScalarOp::kSub);
     const Instruction* first = difference ? alike_.maker(difference->operands[1]) : nullptr;
-    if (first && first->kind == Kind::kOp && first->op == tile::ScalarOp::kDiv)
+    if (first && first->kind == Kind::kOp &&
+        (first->op == tile::ScalarOp::kDiv || first->op == tile::ScalarOp::kMaximum))
       first = alike_.maker(first->operands[0]);
     return first && first->kind == Kind::kFold && first->reduce == reduce;
   }

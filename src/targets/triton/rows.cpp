@@ -490,12 +490,10 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   prepare(group.kernel);
   ScheduledGroup result;
   if (const int64_t exchange = table.read(parameters, "exchange"); exchange > 0) {
-    LoweredGroup spread = group;
-    if (spread_rows(spread, exchange, device, result.scratch)) {
-      result.kernels.push_back(as_scheduled(std::move(spread)));
+    if (auto spread = spread_rows(group, exchange, device, result.scratch)) {
+      result.tiles.push_back(std::move(*spread));
       return result;
     }
-    result.scratch.clear();
   }
   if (const int64_t parts = table.read(parameters, "split"); parts > 1) {
     const SplitChoice choice = choose_split(group.kernel, parts);
