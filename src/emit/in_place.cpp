@@ -31,9 +31,7 @@ bool is_stored_once(const Kernel& kernel, const kernel_ir::Store& store) {
   const std::vector<bool> indexed = axes_of_access(kernel, store.access), varies = axes_of_exprs(kernel)[store.value];
   for (size_t axis = 0; axis < kernel.axes.size(); ++axis) {
     const kernel_ir::Axis& one = kernel.axes[axis];
-    if (!indexed[axis] && one.extent > 1 &&
-        (one.kind == kernel_ir::AxisKind::kParallel || one.cooperative || varies[axis]))
-      return false;
+    if (!indexed[axis] && one.extent > 1 && (one.kind == kernel_ir::AxisKind::kParallel || varies[axis])) return false;
   }
   return true;
 }

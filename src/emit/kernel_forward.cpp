@@ -161,17 +161,11 @@ class Writer {
   }
 
   void write(const KernelStep& step) {
-    if (step.by_last) return;  // the launch before saw to it
-    const auto* next = next_ ? std::get_if<KernelStep>(next_) : nullptr;
-    std::optional<KernelStep> last;
-    if (next && next->by_last) last = named(*next);
-    if (last) needs_device_ = result_.counts_programs = true;
-    for (const std::string& line : split_lines(target_.launch(program_, named(step), last ? &*last : nullptr)))
-      lines_.push_back(line);
+    for (const std::string& line : split_lines(target_.launch(program_, named(step)))) lines_.push_back(line);
   }
 
   void write(TileStep step) {
-    if (step.by_last) return;
+    if (step.by_last) return;  // the launch before saw to it
     const auto* next = next_ ? std::get_if<TileStep>(next_) : nullptr;
     std::optional<TileStep> last;
     if (next && next->by_last) last = named(*next);

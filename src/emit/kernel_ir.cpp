@@ -83,13 +83,9 @@ class Checker {
       parallel += axis.kind == AxisKind::kParallel;
       scans += axis.kind == AxisKind::kScan;
       require(is_serial(axis) || !axis.looped, "parallel axis " + axis.name + " is looped");
-      require(axis.kind == AxisKind::kReduce || !axis.cooperative,
-              "axis " + axis.name + " is cooperative and no reduce axis");
       require(axis.kind == AxisKind::kScan || !axis.reversed, "axis " + axis.name + " is reversed and no scan axis");
       require(!axis.unrolled || axis.looped, "axis " + axis.name + " is unrolled but no loop");
-      require(axis.kind != AxisKind::kReduce || axis.cooperative == kernel_.exchange.used(),
-              "cooperative axes and their exchange go together");
-      require(axis.kind == AxisKind::kParallel || axis.looped || axis.cooperative || axis.block >= axis.extent,
+      require(axis.kind == AxisKind::kParallel || axis.looped || axis.block >= axis.extent,
               "persistent axis " + axis.name + " is longer than its block");
     }
     require(scans == 0 || scans + parallel == static_cast<int>(kernel_.axes.size()),
@@ -243,15 +239,8 @@ int scan_axis_of(const Kernel& kernel) {
   return -1;
 }
 
-int64_t programs_of_row(const Kernel& kernel) {
-  int64_t count = 1;
-  for (const Axis& axis : kernel.axes)
-    if (axis.cooperative) count *= blocks_of(axis);
-  return count;
-}
-
 int64_t program_count(const Kernel& kernel) {
-  int64_t count = programs_of_row(kernel);
+  int64_t count = 1;
   for (const Axis& axis : kernel.axes)
     if (axis.kind == AxisKind::kParallel) count *= blocks_of(axis);
   return count;

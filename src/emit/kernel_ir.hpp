@@ -30,14 +30,12 @@ struct Axis {
   int64_t extent = 1;
   AxisKind kind = AxisKind::kParallel;
   int64_t block = 1;
-  bool looped = false;       // reduce and scan axes: true = a loop of blocks; false = the block covers the whole extent
-                             // (persistent)
-  bool vector = false;       // CPU: the innermost SIMD axis
-  bool unrolled = false;     // a looped reduce axis of few steps, known beforehand (the offsets of a window): Triton
-                             // writes them out, the CPU never makes it the SIMD loop
-  bool reversed = false;     // scan axes: walked from the end to the start
-  bool cooperative = false;  // reduce axes: every block has a program of its own, and those of one row exchange partial
-                             // results (Exchange)
+  bool looped = false;    // reduce and scan axes: true = a loop of blocks; false = the block covers the whole extent
+                          // (persistent)
+  bool vector = false;    // CPU: the innermost SIMD axis
+  bool unrolled = false;  // a looped reduce axis of few steps, known beforehand (the offsets of a window): Triton
+                          // writes them out, the CPU never makes it the SIMD loop
+  bool reversed = false;  // scan axes: walked from the end to the start
 };
 
 // --- Index: constant + Σ coefficient · ((axis / divisor) % modulus) ---
@@ -150,16 +148,6 @@ struct Stmt {
   std::vector<Stmt> body;  // Loop
 };
 
-// Where the programs of a row that is spread over several meet (cooperative axes): scratch buffers, −1 in other
-// kernels. All reduce axes are cooperative or none is. A program takes its number from a counter when it starts, so
-// that those that have started are the first rows', and waits for the others of its row: as many as one row has must be
-// able to run at once.
-struct Exchange {
-  int counters = -1;  // i32, zero at the start: programs started, then per round and row the programs that arrived
-  int partials = -1;  // what each program has found: [reduction and component][program]
-  bool used() const { return counters >= 0; }
-};
-
 // What a schedule decides about a CPU kernel's loops; 0: the printer chooses from the accesses (emit/cpu/loop_nest.hpp
 // has its choices).
 struct LoopChoices {
@@ -180,7 +168,6 @@ struct Kernel {
   std::vector<Expr> exprs;      // operands before users
   std::vector<Store> stores;
   std::vector<Stmt> body;  // filled by arrange()
-  Exchange exchange;
   int num_warps = 4;
   int num_stages = 2;
   LoopChoices loops;
@@ -229,10 +216,8 @@ int scan_axis_of(const Kernel& kernel);
 
 inline int64_t blocks_of(const Axis& axis) { return (axis.extent + axis.block - 1) / axis.block; }
 
-// Number of programs: product over parallel and cooperative axes of ceil(extent / block), and those of one row: over
-// the cooperative ones.
+// Number of programs: product over parallel axes of ceil(extent / block).
 int64_t program_count(const Kernel& kernel);
-int64_t programs_of_row(const Kernel& kernel);
 
 // Throws kInternal with the kernel's name and the broken rule: ids in range, operands before users, arity, one boolean
 // condition per Select, identifiers valid and unique, accesses within their buffers wherever their guards hold.

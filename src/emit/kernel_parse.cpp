@@ -41,7 +41,6 @@ class Parser {
     else if (keyword == "loops") loops();
     else if (keyword == "buffer") buffer();
     else if (keyword == "axis") axis();
-    else if (keyword == "exchange") exchange();
     else if (keyword == "store") store();
     else if (keyword == "body") kernel_.body = body();
     else fail(fmt::format("unknown item '{}'", keyword));
@@ -82,13 +81,6 @@ class Parser {
     kernel_.buffers.push_back(std::move(buffer));
   }
 
-  void exchange() {
-    expect("counters");
-    kernel_.exchange.counters = find(buffers_, name(), "buffer");
-    expect("partials");
-    kernel_.exchange.partials = find(buffers_, name(), "buffer");
-  }
-
   void axis() {
     Axis axis;
     axis.name = name();
@@ -100,7 +92,6 @@ class Parser {
     expect("block");
     axis.block = integer();
     axis.looped = accept("looped");
-    axis.cooperative = accept("cooperative");
     axis.reversed = accept("reversed");
     axis.vector = accept("vector");
     axis.unrolled = accept("unrolled");

@@ -52,13 +52,10 @@ class Printer {
       line(1, fmt::format("buffer {} : {}[{}] {}{}", buffer.name, name_of(buffer.dtype), buffer.elements,
                           find_name(kBufferRoleNames, buffer.role), buffer.aligned ? "" : " unaligned"));
     for (const Axis& axis : kernel_.axes)
-      line(1, fmt::format("axis {} = {} {} block {}{}{}{}{}{}", axis.name, axis.extent,
-                          find_name(kAxisKindNames, axis.kind), axis.block, axis.looped ? " looped" : "",
-                          axis.cooperative ? " cooperative" : "", axis.reversed ? " reversed" : "",
-                          axis.vector ? " vector" : "", axis.unrolled ? " unrolled" : ""));
-    if (const Exchange& exchange = kernel_.exchange; exchange.used())
-      line(1, fmt::format("exchange counters {} partials {}", kernel_.buffers.at(exchange.counters).name,
-                          kernel_.buffers.at(exchange.partials).name));
+      line(1,
+           fmt::format("axis {} = {} {} block {}{}{}{}{}", axis.name, axis.extent, find_name(kAxisKindNames, axis.kind),
+                       axis.block, axis.looped ? " looped" : "", axis.reversed ? " reversed" : "",
+                       axis.vector ? " vector" : "", axis.unrolled ? " unrolled" : ""));
     for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
       const Expr& expr = kernel_.exprs[id];
       const bool labelled = labels_[id] == "%" + expr.name;

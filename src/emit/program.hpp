@@ -22,13 +22,11 @@ struct AllocateStep {
 };
 
 // kernels[kernel] on tensors in the order of its buffers; each is a step's or a graph value's name, starting
-// `offsets[i]` elements after its data pointer. group: of the schedule, whose work it does. by_last: the kernel is one
-// program, and the last program of the step before, also a KernelStep, does its work: one launch for both.
+// `offsets[i]` elements after its data pointer. group: of the schedule, whose work it does.
 struct KernelStep {
   int kernel = 0;
   std::vector<std::string> tensors;
   std::vector<int64_t> offsets;
-  bool by_last = false;
   int group = 0;
 };
 
@@ -39,7 +37,8 @@ struct Repetition {
 };
 
 // tiles[program] on tensors in the order of its buffers, each starting `offsets[i]` elements after its data pointer.
-// A program with a run-time size is repeated. by_last: as of a KernelStep, with a TileStep before.
+// A program with a run-time size is repeated. by_last: the program is one block, and the last block of the step before,
+// also a TileStep, does its work: one launch for both.
 struct TileStep {
   int program = 0;
   std::vector<std::string> tensors;
@@ -74,9 +73,8 @@ using Step = std::variant<AllocateStep, KernelStep, TileStep, ExternStep, ViewSt
 
 // Does the last program of the step before do this step's work?
 inline bool is_by_last(const Step& step) {
-  const auto* kernel = std::get_if<KernelStep>(&step);
   const auto* tiles = std::get_if<TileStep>(&step);
-  return (kernel && kernel->by_last) || (tiles && tiles->by_last);
+  return tiles && tiles->by_last;
 }
 
 // The tensors that a kernel of ours reads or writes; nullptr for a step that is none.

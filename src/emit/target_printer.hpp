@@ -28,14 +28,14 @@ class TargetPrinter {
   virtual std::string kernels(const Program& program) const = 0;  // Python text that defines every kernel of the
                                                                   // program
   // The function that a launch of `step` calls, `last` with it (below).
-  virtual std::string function(const Program& program, const KernelStep& step, const KernelStep*) const {
+  virtual std::string function(const Program& program, const KernelStep& step) const {
     return program.kernels[step.kernel].name;
   }
   virtual std::string function(const Program& program, const TileStep& step, const TileStep*) const {
     return program.tiles[step.program].name;
   }
   // Python lines, unindented. `last`: the step that the launch's last program does as well, or nullptr.
-  virtual std::string launch(const Program& program, const KernelStep& step, const KernelStep* last) const = 0;
+  virtual std::string launch(const Program& program, const KernelStep& step) const = 0;
   virtual std::string launch(const Program& program, const TileStep& step, const TileStep* last) const = 0;
   virtual std::string prologue(const Program&) const {
     return "";

@@ -160,7 +160,7 @@ LaunchCosts launch_costs(const Graph& graph, const Program& program, const Devic
   std::map<int, double> of_kernel, of_tiles;  // the same kernel may run at many steps
   for (const Step& step : program.steps) {
     if (const auto* kernel = std::get_if<KernelStep>(&step)) {
-      costs.launches += kernel->by_last ? 0 : 1;
+      costs.launches += 1;
       const auto [known, is_new] = of_kernel.try_emplace(kernel->kernel, 0.0);
       if (is_new) known->second = estimate(program.kernels[kernel->kernel], device).seconds;
       costs.device += known->second;

@@ -47,7 +47,7 @@ class Counter {
   void find_tile() {
     for (const Axis& one : kernel_.axes) {
       work_.tile *= static_cast<double>(one.block);
-      if (one.kind == AxisKind::kParallel || one.cooperative) work_.programs *= blocks_of(one);
+      if (one.kind == AxisKind::kParallel) work_.programs *= blocks_of(one);
       else if (one.looped) steps_ *= blocks_of(one);
     }
     work_.load_passes.assign(kernel_.exprs.size(), 0);
@@ -184,8 +184,7 @@ class Counter {
     for (size_t i = 0; i < used.size(); ++i) {
       if (used[i]) {
         elements *= static_cast<double>(axis(i).extent);
-        per_program *= static_cast<double>(axis(i).kind == AxisKind::kParallel || axis(i).cooperative ? axis(i).block
-                                                                                                      : axis(i).extent);
+        per_program *= static_cast<double>(axis(i).kind == AxisKind::kParallel ? axis(i).block : axis(i).extent);
       } else if (axis(i).kind == AxisKind::kParallel) {
         // Programs are numbered with the last axis fastest: those that differ only there read the same at about the
         // same time.

@@ -352,16 +352,13 @@ class ProductJoiner {
     if (!lowered || !scheduler) return std::nullopt;
     double total = 0;
     const plan::ScheduledGroup made = scheduler->lower(*lowered, group.parameters, device_);
-    for (const plan::ScheduledTiles& one : made.tiles)
+    for (const plan::ScheduledTiles& one : made.tiles) {
+      const double share = tile::blocks_of_row(one.program) > 1 ? kExchangeShareOfMemory : 1;
       total += (one.by_last ? 0 : device_.launch_seconds) +
-               estimate(one.program, device_).memory_bytes / device_.copy_bytes_per_second;
-    for (const plan::ScheduledKernel& one : made.kernels) {
-      const bool waits = std::any_of(one.kernel.axes.begin(), one.kernel.axes.end(),
-                                     [](const kernel_ir::Axis& axis) { return axis.cooperative; });
-      const double share = waits ? kExchangeShareOfMemory : 1;
-      total += (one.by_last ? 0 : device_.launch_seconds) +
-               estimate(one.kernel, device_).memory_bytes / (share * device_.copy_bytes_per_second);
+               estimate(one.program, device_).memory_bytes / (share * device_.copy_bytes_per_second);
     }
+    for (const plan::ScheduledKernel& one : made.kernels)
+      total += device_.launch_seconds + estimate(one.kernel, device_).memory_bytes / device_.copy_bytes_per_second;
     return total;
   }
 

@@ -187,9 +187,27 @@ bool Lift::leaves_out(const kernel_ir::Expr& fold) const {
          operand->access.otherwise == number;
 }
 
+// The fold's first operand, which varies along all that is folded, also where it is the same for all points of an axis.
+ExprId Lift::along_all(const kernel_ir::Expr& fold, ExprId operand) {
+  const std::vector<std::vector<bool>> varies = kernel_ir::axes_of_exprs(kernel_);
+  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
+    const auto symbol = kernel::as_symbol(axes_[axis]);
+    if (kernel_.axes[axis].kind != kernel_ir::AxisKind::kReduce || !symbol ||
+        std::any_of(fold.operands.begin(), fold.operands.end(), [&](auto one) { return varies[one][axis]; }))
+      continue;
+    const DType dtype = kernel_.exprs[fold.operands[0]].dtype;
+    const ExprId nothing = is_floating(dtype) ? build_.constant(dtype, 0.0) : build_.constant(dtype, int64_t{0});
+    const ExprId holds = build_.op(ScalarOp::kGreaterEqual,
+                                   {build_.index(axes_[axis]), build_.constant(DType::i32, int64_t{0})});
+    operand = build_.op(ScalarOp::kSelect, {holds, operand, nothing});
+  }
+  return operand;
+}
+
 ExprId Lift::fold(const kernel_ir::Expr& expr) {
   std::vector<ExprId> operands;
   for (kernel_ir::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
+  operands[0] = along_all(expr, operands[0]);
   if (const ExprId counted = within(expr.access.guards); counted != kernel::kNoExpr && !leaves_out(expr)) {
     const DType dtype = kernel_.exprs[expr.operands[0]].dtype;
     const kernel::Number identity = kernel::identity(expr.reduce, dtype);

@@ -49,6 +49,7 @@ class Lift {
   kernel::ExprId constant(const kernel_ir::Expr& expr);
   kernel::ExprId fold(const kernel_ir::Expr& expr);
   kernel::ExprId scan(const kernel_ir::Expr& expr);
+  kernel::ExprId along_all(const kernel_ir::Expr& fold, kernel::ExprId operand);
   bool leaves_out(const kernel_ir::Expr& fold) const;
   kernel::ExprId within(const std::vector<kernel_ir::Guard>& guards);
   kernel::Index over_symbols(const kernel::Index& index) const;

@@ -42,17 +42,6 @@ lower::AxisSchedule schedule_of(const kernel_ir::Axis& axis, int stages) {
   return {.mapping = whole ? lower::Mapping::kTile : lower::Mapping::kGrid, .width = axis.block};
 }
 
-// Does every fold's operand, of elements, vary along all axes that are folded?
-bool folds_along_all(const kernel_ir::Kernel& kernel) {
-  const std::vector<std::vector<bool>> axes = kernel_ir::axes_of_exprs(kernel);
-  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-    if (expr.kind != kernel_ir::ExprKind::kReduce) return true;
-    for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
-      if (kernel.axes[axis].kind == AxisKind::kReduce && !axes[expr.operands[0]][axis]) return false;
-    return true;
-  });
-}
-
 // Has a program a block of elements along which nothing is folded, beside parts that are? These parts take few
 // registers, and what comes after would wait for its loads.
 bool computes_beside_folds(const kernel_ir::Kernel& kernel) {
@@ -190,13 +179,13 @@ bool has_tile_form(const kernel_ir::Kernel& kernel) {
   for (const kernel_ir::Axis& axis : kernel.axes) {
     tile *= axis.block;
     if (axis.kind == AxisKind::kParallel || axis.kind == AxisKind::kScan) continue;
-    if (axis.kind != AxisKind::kReduce || axis.cooperative || axis.extent == 0) return false;
+    if (axis.kind != AxisKind::kReduce) return false;
     ++folded;
     looped += axis.looped;
   }
   // Of the axes of one row, one may be there whole; the others are walked.
   if (folded - looped > 1) return false;
-  return can_lift(kernel) && (folded == 0 || tile <= kMostLanes) && (looped == 0 || folds_along_all(kernel));
+  return can_lift(kernel) && (folded == 0 || tile <= kMostLanes);
 }
 
 ScheduledTiles as_tiles(LoweredGroup group, const Walk& walk) {

@@ -293,7 +293,6 @@ class ProgramBuilder {
     pending.identity = identity_of(pending.placed.kernel);
     offsets_of_[pending.identity].insert(pending.placed.offsets);
     KernelStep step;
-    step.by_last = one.by_last;
     step.group = static_cast<int>(group);
     for (int buffer : one.buffers) {
       step.tensors.push_back(name_of(buffer, scratch_names));

@@ -22,8 +22,7 @@ struct StepText {
     return (step.zeros ? "allocate zeros " : "allocate ") + step.name + " : " + print(step.type);
   }
   std::string operator()(const KernelStep& step) const {
-    return (step.by_last ? "then, in its last program, " : "") + program.kernels[step.kernel].name + "(" +
-           join(step.tensors, ", ") + ")";
+    return program.kernels[step.kernel].name + "(" + join(step.tensors, ", ") + ")";
   }
   std::string operator()(const TileStep& step) const {
     const std::string repeated = step.repetition ? "for " + step.repetition->size + " = 0 to " +

@@ -26,7 +26,6 @@ struct Scratch {
 struct ScheduledKernel {
   kernel_ir::Kernel kernel;
   std::vector<int> buffers;
-  bool by_last = false;  // its one program's work is done by the last program of the kernel before to end
 };
 
 // A kernel of the newer form. Its buffers start `offsets[i]` elements into what they lie in.
@@ -35,7 +34,7 @@ struct ScheduledTiles {
   std::vector<int> buffers;
   std::vector<int64_t> offsets;
   std::optional<Repetition> repetition = {};
-  bool by_last = false;  // as of a ScheduledKernel: of the tile program before
+  bool by_last = false;  // its one block's work is done by the last block of the tile program before to end
 };
 
 // Kernels and then tile programs, in order of execution.

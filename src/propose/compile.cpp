@@ -116,17 +116,16 @@ std::vector<size_t> groups_of(const Compiled& compiled, const std::set<std::stri
   const std::unique_ptr<TargetPrinter> printer = target_of(compiled.device).printer();
   std::set<size_t> groups;
   const auto& steps = compiled.program.steps;
-  const auto note = [&](const auto& step, const Step* next) {
-    using Kind = std::decay_t<decltype(step)>;
-    const Kind* last = next && is_by_last(*next) ? std::get_if<Kind>(next) : nullptr;
-    if (functions.contains(printer->function(compiled.program, step, last)))
-      groups.insert(static_cast<size_t>(step.group));
+  const auto note = [&](const std::string& function, int group) {
+    if (functions.contains(function)) groups.insert(static_cast<size_t>(group));
   };
   for (size_t index = 0; index < steps.size(); ++index) {
     if (is_by_last(steps[index])) continue;
-    const Step* next = index + 1 < steps.size() ? &steps[index + 1] : nullptr;
-    if (const auto* tiles = std::get_if<TileStep>(&steps[index])) note(*tiles, next);
-    if (const auto* kernel = std::get_if<KernelStep>(&steps[index])) note(*kernel, next);
+    const Step* next = index + 1 < steps.size() && is_by_last(steps[index + 1]) ? &steps[index + 1] : nullptr;
+    if (const auto* tiles = std::get_if<TileStep>(&steps[index]))
+      note(printer->function(compiled.program, *tiles, next ? std::get_if<TileStep>(next) : nullptr), tiles->group);
+    if (const auto* kernel = std::get_if<KernelStep>(&steps[index]))
+      note(printer->function(compiled.program, *kernel), kernel->group);
   }
   return {groups.begin(), groups.end()};
 }

@@ -86,6 +86,14 @@ CASES: dict[str, Case] = {
         (300, 70_001),
         path="exchange",
     ),
+    "whole_blocks_exchange": function(lambda x: torch.softmax(x, -1), (64, 393_216), path="exchange"),
+    "double_exchange": function(
+        lambda x: torch.softmax(F.layer_norm(x, (60_001,)), -1), (96, 60_001), dtype=torch.float64, path="exchange"
+    ),
+    "half_exchange": function(lambda x: torch.softmax(x * 3.0, -1), (96, 90_007), dtype=torch.float16, path="exchange"),
+    "result_and_rows_exchange": function(
+        lambda x: (x / x.norm(dim=1, keepdim=True), x.norm(dim=1), x.amax(1)), (96, 90_007), path="exchange"
+    ),
     "softmax_columns": function(lambda x: torch.softmax(x, 1), (16, 64, 4096)),
     "loss_of_rows": function(
         lambda x, y: F.kl_div(torch.log_softmax(x, -1), torch.softmax(y, -1), reduction="batchmean"),
@@ -175,6 +183,41 @@ def test_dropout_draws_what_eager_draws(device: str, target: str) -> None:
     torch.manual_seed(3)
     assert torch.equal(made(x) == 0, expected == 0)
     assert torch.equal(state, torch.get_rng_state() if device == "cpu" else torch.cuda.get_rng_state())
+
+
+@torch.no_grad()
+def test_rows_that_programs_share_are_the_same_call_after_call(device: str, target: str) -> None:
+    """Also on two streams at once, whose programs keep each other from running: each call counts its own."""
+    module = Wrapped(lambda x: torch.softmax(F.layer_norm(x, (200_003,)), -1))
+    x = torch.randn(128, 200_003, device=device)
+    made = kernelwright.optimize(module, [x], target=target, unverified_kernels_may_be_wrong=True)
+    first = made(x).clone()
+    torch.testing.assert_close(first, module(x), rtol=1e-4, atol=1e-7)
+    streams = [torch.cuda.Stream(), torch.cuda.Stream()] if device == "cuda" else []
+    results = []
+    for call in range(50):
+        with torch.cuda.stream(streams[call % 2] if streams else None):
+            results.append(torch.equal(made(x), first))
+    if device == "cuda":
+        torch.cuda.synchronize()
+    assert all(results)
+
+
+@torch.no_grad()
+def test_rows_that_programs_share_hold_what_is_not_finite(device: str, target: str) -> None:
+    x = torch.randn(8, 100_000, device=device)
+    x[0, :40_000] = x[1] = float("-inf")  # whole blocks, and a whole row
+    x[2, 7] = float("inf")
+    x[3, 99_999] = float("nan")
+    x[4] = 3e38
+    for function in (
+        lambda x: torch.softmax(x, -1),
+        lambda x: torch.log_softmax(x, -1),
+        lambda x: x - x.amax(1, keepdim=True),
+    ):
+        module = Wrapped(function)
+        made = kernelwright.optimize(module, [x], target=target, unverified_kernels_may_be_wrong=True)
+        torch.testing.assert_close(made(x), module(x), equal_nan=True, rtol=1e-5, atol=1e-6)
 
 
 @torch.no_grad()

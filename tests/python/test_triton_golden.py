@@ -247,12 +247,8 @@ def interpreted(
     return torch.load(out)
 
 
-# Programs that wait for each other cannot run one at a time; tests/device runs such kernels.
-ALONE = [path for path in GOLDEN if " cooperative" not in split_golden(path)[0]]
-
-
 @pytest.mark.parametrize("draw", ["normal", "special"])
-@pytest.mark.parametrize("path", ALONE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_golden_kernel_agrees_with_pytorch(path: Path, draw: str, interpreted: dict[str, dict[str, Buffers]]) -> None:
     buffers = interpreted[path.stem][draw]
     for name, expected in REFERENCES[path.stem](buffers).items():
@@ -273,7 +269,7 @@ EXACT = (
 )
 
 
-@pytest.mark.parametrize("path", [path for path in ALONE if path.stem in EXACT], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for path in GOLDEN if path.stem in EXACT], ids=lambda path: path.stem)
 def test_equal_values_deviate_by_nothing_from_their_mean(
     path: Path, interpreted: dict[str, dict[str, Buffers]]
 ) -> None:

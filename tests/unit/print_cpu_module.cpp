@@ -15,16 +15,23 @@ namespace {
 std::string module_of(const Program& program) {
   const auto printer = make_cpu_printer();
   std::string text = printer->imports(program) + "\n" + printer->kernels(program);
-  const auto add = [&](const auto& function, auto step) {
-    for (const auto& buffer : function.buffers) step.tensors.push_back(buffer.name);
-    const std::string launch = printer->launch(program, step, nullptr);
+  const auto tensors_of = [](const auto& function) {
+    std::vector<std::string> tensors;
+    for (const auto& buffer : function.buffers) tensors.push_back(buffer.name);
+    return tensors;
+  };
+  const auto add = [&](const auto& function, const auto& step, const std::string& launch) {
     text += "\n\ndef launch_" + function.name + "(" + join(step.tensors, ", ") + "):\n";
     for (const std::string& line : split_lines(launch.empty() ? "pass" : launch)) text += "    " + line + "\n";
   };
-  for (size_t index = 0; index < program.kernels.size(); ++index)
-    add(program.kernels[index], KernelStep{static_cast<int>(index), {}, {}});
-  for (size_t index = 0; index < program.tiles.size(); ++index)
-    add(program.tiles[index], TileStep{static_cast<int>(index), {}, {}});
+  for (size_t index = 0; index < program.kernels.size(); ++index) {
+    const KernelStep step{static_cast<int>(index), tensors_of(program.kernels[index]), {}};
+    add(program.kernels[index], step, printer->launch(program, step));
+  }
+  for (size_t index = 0; index < program.tiles.size(); ++index) {
+    const TileStep step{static_cast<int>(index), tensors_of(program.tiles[index]), {}};
+    add(program.tiles[index], step, printer->launch(program, step, nullptr));
+  }
   return text + printer->trailer(program);
 }
 

@@ -238,10 +238,34 @@ TEST(LiftedKernels, FoldRowsOfElementsAndOfParts) {
   EXPECT_TRUE(has_tile_form(kernel("block 1024", "  %y = reduce sum(%x) : f32\n")));
   EXPECT_TRUE(has_tile_form(kernel("block 1024", "  %y = reduce moments.1(%x) : f32\n")));
   EXPECT_TRUE(has_tile_form(kernel("block 256 looped", "  %y = reduce sum(%x) : f32\n")));
-  EXPECT_FALSE(has_tile_form(kernel("block 256 looped", "  %c = constant 2 : f32\n  %y = reduce sum(%c) : f32\n")));
-  EXPECT_FALSE(has_tile_form(kernel("block 256 looped cooperative", "  %y = reduce sum(%x) : f32\n")));
+  EXPECT_TRUE(has_tile_form(kernel("block 256 looped", "  %c = constant 2 : f32\n  %y = reduce sum(%c) : f32\n")));
   EXPECT_TRUE(has_tile_form(kernel("block 1024", "  %y = reduce combine_max_sum_exp.1(%x, %x) : f32\n")));
   EXPECT_TRUE(has_tile_form(kernel("block 256 looped", "  %y = reduce combine_max_sum_exp.1(%x, %x) : f32\n")));
+}
+
+// Rows of a number that is the same for all their points, or of no points.
+TEST(LiftedKernels, FoldWhatDoesNotVaryAndWhatIsNotThere) {
+  const auto results = [](int columns, const std::string& block, const std::string& fold) {
+    const LoweredGroup group = group_of(
+        "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[4] input\n  buffer out : f32[4] output\n"
+        "  axis row = 4 parallel block 1\n  axis column = " +
+        std::to_string(columns) + " reduce " + block + "\n  %x = load x[row] : f32\n  %y = reduce " + fold +
+        "(%x) : f32\n  store %y to out[row]\n}\n");
+    tile::Memory memory;
+    memory["x"].reals = {1, -2, 3, 0.5};
+    return tile::interpret(as_tiles(group).program, memory).at("out").reals;
+  };
+  using Reals = std::vector<double>;
+  for (const std::string block : {"block 16", "block 4 looped"}) {
+    EXPECT_EQ(results(10, block, "sum"), (Reals{10, -20, 30, 5})) << block;
+    EXPECT_EQ(results(3, block, "prod"), (Reals{1, -8, 27, 0.125})) << block;
+    EXPECT_EQ(results(10, block, "max"), (Reals{1, -2, 3, 0.5})) << block;
+    EXPECT_EQ(results(10, block, "moments"), (Reals{1, -2, 3, 0.5})) << block;
+    EXPECT_EQ(results(10, block, "moments.1"), (Reals{0, 0, 0, 0})) << block;
+    EXPECT_EQ(results(10, block, "max_sum_exp.1"), (Reals{10, 10, 10, 10})) << block;
+    EXPECT_EQ(results(0, block, "sum"), (Reals{0, 0, 0, 0})) << block;
+    EXPECT_EQ(results(0, block, "prod"), (Reals{1, 1, 1, 1})) << block;
+  }
 }
 
 // A running mean, beside rows that are walked twice.

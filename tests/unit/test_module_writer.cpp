@@ -187,7 +187,10 @@ TEST(LateAllocations, StandBeforeTheFirstStepThatNeedsThem) {
     program.steps.push_back(AllocateStep{value, value == kNoValue ? name : "", type});
   };
   const auto run = [&](std::vector<std::string> tensors, bool by_last) {
-    program.steps.push_back(KernelStep{0, std::move(tensors), {}, by_last});
+    TileStep step;
+    step.tensors = std::move(tensors);
+    step.by_last = by_last;
+    program.steps.emplace_back(std::in_place_type<TileStep>, std::move(step));
   };
   for (const char* name : {"b", "nobody's", "parts", "a", "sums"}) allocate(name);
   run({"x", "a"}, false);

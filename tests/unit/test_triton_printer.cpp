@@ -28,7 +28,7 @@ std::string module_of(const kernel_ir::Kernel& kernel) {
   if (kernels.find("refused_indices") != std::string::npos)
     out = "import functools\n\nimport torch\n" + out + "\nDEVICE = \"cpu\"\n";
   out += "\n\n" + kernels + "\n\ndef run(" + join(step.tensors, ", ") + "):\n";
-  const std::string launch = printer->launch(program, step, nullptr);
+  const std::string launch = printer->launch(program, step);
   for (const std::string& line : split_lines(launch.empty() ? "pass\n" : launch))
     if (!line.empty()) out += "    " + line + "\n";
   return out + "\n\n" + printer->trailer(program);

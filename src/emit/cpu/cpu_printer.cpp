@@ -67,7 +67,7 @@ class CpuPrinter : public TargetPrinter {
            parameters + "]\n";
   }
 
-  std::string launch(const Program& program, const KernelStep& step, const KernelStep*) const override {
+  std::string launch(const Program& program, const KernelStep& step) const override {
     const Kernel& kernel = program.kernels[step.kernel];
     if (program_count(kernel) == 0) return "";
     return call(kernel, step.tensors, step.offsets);

@@ -9,7 +9,6 @@
 
 #include "emit/python_text.hpp"
 #include "emit/triton/helpers.hpp"
-#include "emit/triton/kernel_printer.hpp"
 #include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_names.hpp"
 #include "emit/triton/tile_printer.hpp"
@@ -18,15 +17,12 @@
 
 namespace kw::triton {
 
-using kernel_ir::Kernel;
-
 namespace {
 
 int64_t offset_of(const std::vector<int64_t>& offsets, size_t at) { return at < offsets.size() ? offsets[at] : 0; }
 
-template <typename Launch>
-JoinedLaunch of_steps(const Launch& step, int first, const Launch& last, int second, bool of_tiles) {
-  JoinedLaunch joined{of_tiles, first, second, {}, ""};
+JoinedLaunch of_steps(const TileStep& step, const TileStep& last) {
+  JoinedLaunch joined{step.program, last.program, {}, ""};
   for (size_t at = 0; at < last.tensors.size(); ++at) {
     joined.shared.push_back(-1);
     for (size_t other = 0; other < step.tensors.size(); ++other)
@@ -36,31 +32,19 @@ JoinedLaunch of_steps(const Launch& step, int first, const Launch& last, int sec
   return joined;
 }
 
-JoinedLaunch of_steps(const KernelStep& step, const KernelStep& last) {
-  return of_steps(step, step.kernel, last, last.kernel, false);
-}
-JoinedLaunch of_steps(const TileStep& step, const TileStep& last) {
-  return of_steps(step, step.program, last, last.program, true);
-}
-
 // One of the two: what the joined function has to know of it.
 struct Half {
   std::string name;
   std::vector<JoinedParameter> pointers;
-  std::vector<BlockConstant> constants;
+  std::vector<JoinedConstant> constants;
   bool looks_up = false;
   int64_t programs = 1;
 };
 
-Half half_of(const Program& program, const JoinedLaunch& joined, int index) {
-  if (!joined.of_tiles) {
-    const Kernel& kernel = program.kernels[index];
-    return {kernel.name, pointers_of(kernel), block_constants(kernel), !sizes_held_against(kernel).empty(),
-            program_count(kernel)};
-  }
+Half half_of(const Program& program, int index) {
   const tile::Program tiles = with_python_names(program.tiles[index]);
   const std::vector<int64_t> grid = grid_of(tiles);
-  std::vector<BlockConstant> constants;
+  std::vector<JoinedConstant> constants;
   if (converts_float8(tiles)) constants.push_back({kHardwareFloat8Constant, 1});
   return {tiles.name, pointers_of(tiles), std::move(constants), !sizes_held_against(tiles).empty(),
           std::accumulate(grid.begin(), grid.end(), int64_t{1}, std::multiplies<>())};
@@ -68,23 +52,15 @@ Half half_of(const Program& program, const JoinedLaunch& joined, int index) {
 
 // "sum_partial_kernel_2" → "sum_in_one_kernel_2"
 std::string name_of(const Program& program, const JoinedLaunch& joined) {
-  std::string name = half_of(program, joined, joined.first).name;
+  std::string name = half_of(program, joined.first).name;
   if (const size_t at = name.rfind("_partial_kernel"); at != std::string::npos)
     return name.replace(at, 15, "_in_one_kernel");
   return name + "_and_last";
 }
 
-template <typename Launch>
-const JoinedLaunch& found(const std::vector<JoinedLaunch>& all, const Launch& step, const Launch& last) {
-  const JoinedLaunch wanted = of_steps(step, last);
-  const auto found = std::find_if(all.begin(), all.end(), [&](const JoinedLaunch& one) { return one.joins(wanted); });
-  KW_ASSERT(found != all.end(), "two kernels that no launch joins");
-  return *found;
-}
-
 }  // namespace
 
-std::vector<JoinedParameter> pointers_of(const Kernel& kernel) {
+std::vector<JoinedParameter> pointers_of(const kernel_ir::Kernel& kernel) {
   std::vector<JoinedParameter> pointers;
   for (const kernel_ir::Buffer& buffer : kernel.buffers)
     pointers.push_back({buffer.name + "_ptr", buffer.dtype, buffer.aligned});
@@ -101,7 +77,7 @@ std::vector<JoinedParameter> pointers_of(const tile::Program& tiles) {
 std::vector<JoinedLaunch> joined_launches(const Program& program) {
   std::vector<JoinedLaunch> all;
   std::set<std::string> taken;
-  for (const Kernel& kernel : program.kernels) taken.insert(kernel.name);
+  for (const kernel_ir::Kernel& kernel : program.kernels) taken.insert(kernel.name);
   for (const tile::Program& tiles : program.tiles) taken.insert(tiles.name);
   const auto add = [&](JoinedLaunch joined) {
     if (std::any_of(all.begin(), all.end(), [&](const JoinedLaunch& one) { return one.joins(joined); })) return;
@@ -111,27 +87,25 @@ std::vector<JoinedLaunch> joined_launches(const Program& program) {
   };
   for (size_t index = 1; index < program.steps.size(); ++index) {
     if (!is_by_last(program.steps[index])) continue;
-    const Step &before = program.steps[index - 1], &step = program.steps[index];
-    KW_ASSERT(before.index() == step.index(), "a kernel that the last program of no launch runs");
-    if (const auto* last = std::get_if<KernelStep>(&step)) add(of_steps(std::get<KernelStep>(before), *last));
-    else add(of_steps(std::get<TileStep>(before), std::get<TileStep>(step)));
+    const auto* before = std::get_if<TileStep>(&program.steps[index - 1]);
+    KW_ASSERT(before, "a program that the last block of no launch runs");
+    add(of_steps(*before, std::get<TileStep>(program.steps[index])));
   }
   return all;
 }
 
-const JoinedLaunch& joined_launch(const std::vector<JoinedLaunch>& all, const KernelStep& step,
-                                  const KernelStep& last) {
-  return found(all, step, last);
-}
 const JoinedLaunch& joined_launch(const std::vector<JoinedLaunch>& all, const TileStep& step, const TileStep& last) {
-  return found(all, step, last);
+  const JoinedLaunch wanted = of_steps(step, last);
+  const auto found = std::find_if(all.begin(), all.end(), [&](const JoinedLaunch& one) { return one.joins(wanted); });
+  KW_ASSERT(found != all.end(), "two programs that no launch joins");
+  return *found;
 }
 
 std::vector<JoinedParameter> joined_pointers(const Program& program, const JoinedLaunch& joined) {
-  std::vector<JoinedParameter> result = half_of(program, joined, joined.first).pointers;
+  std::vector<JoinedParameter> result = half_of(program, joined.first).pointers;
   std::set<std::string> taken;
   for (const JoinedParameter& pointer : result) taken.insert(pointer.name);
-  const std::vector<JoinedParameter> of_last = half_of(program, joined, joined.last).pointers;
+  const std::vector<JoinedParameter> of_last = half_of(program, joined.last).pointers;
   for (size_t at = 0; at < of_last.size(); ++at) {
     if (joined.shared[at] >= 0) continue;
     result.push_back(of_last[at]);
@@ -141,16 +115,14 @@ std::vector<JoinedParameter> joined_pointers(const Program& program, const Joine
 }
 
 std::vector<JoinedConstant> joined_constants(const Program& program, const JoinedLaunch& joined) {
-  std::vector<JoinedConstant> result;
-  for (const BlockConstant& constant : half_of(program, joined, joined.first).constants)
-    result.push_back({constant.name, constant.value});
-  for (const BlockConstant& constant : half_of(program, joined, joined.last).constants)
+  std::vector<JoinedConstant> result = half_of(program, joined.first).constants;
+  for (const JoinedConstant& constant : half_of(program, joined.last).constants)
     result.push_back({"LAST_" + constant.name, constant.value});
   return result;
 }
 
 std::string joined_function(const Program& program, const JoinedLaunch& joined) {
-  const Half first = half_of(program, joined, joined.first), last = half_of(program, joined, joined.last);
+  const Half first = half_of(program, joined.first), last = half_of(program, joined.last);
   std::vector<std::string> parameters, of_first, of_last;
   for (const JoinedParameter& pointer : joined_pointers(program, joined)) parameters.push_back(pointer.name);
   for (size_t at = 0; at < first.pointers.size(); ++at) of_first.push_back(parameters[at]);
@@ -164,8 +136,8 @@ std::string joined_function(const Program& program, const JoinedLaunch& joined) 
   parameters.push_back(kEndedPointer);
   for (const JoinedConstant& constant : joined_constants(program, joined))
     parameters.push_back(constant.name + ": tl.constexpr");
-  for (const BlockConstant& constant : first.constants) of_first.push_back(constant.name);
-  for (const BlockConstant& constant : last.constants) of_last.push_back("LAST_" + constant.name);
+  for (const JoinedConstant& constant : first.constants) of_first.push_back(constant.name);
+  for (const JoinedConstant& constant : last.constants) of_last.push_back("LAST_" + constant.name);
   std::string out = "@triton.jit\n" + python::wrapped_call(fmt::format("def {}(", joined.name), parameters, "):") +
                     "\n";
   out += fmt::format("    \"\"\"{}, and what its last program to end makes of them: {}.\"\"\"\n", first.name,

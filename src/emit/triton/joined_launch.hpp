@@ -1,5 +1,5 @@
-// Two kernels, or tile programs, in one launch: every program runs the first, and the last program to end runs the
-// second, which has one program. So a sum's parts are added without a launch of their own, always in the same order.
+// Two tile programs in one launch: every block runs the first, and the last block to end runs the second, which has
+// one. So a sum's parts are added without a launch of their own, always in the same order.
 #pragma once
 
 #include <string>
@@ -10,12 +10,11 @@
 namespace kw::triton {
 
 struct JoinedLaunch {
-  bool of_tiles = false;  // of program.tiles; else of program.kernels
-  int first = 0, last = 0;
+  int first = 0, last = 0;  // of program.tiles
   std::vector<int> shared;  // per buffer of the last: the first's buffer that is the same tensor, or −1
   std::string name;
   bool joins(const JoinedLaunch& other) const {
-    return of_tiles == other.of_tiles && first == other.first && last == other.last && shared == other.shared;
+    return first == other.first && last == other.last && shared == other.shared;
   }
 };
 
@@ -23,7 +22,6 @@ struct JoinedLaunch {
 std::vector<JoinedLaunch> joined_launches(const Program& program);
 
 // The one for these two steps, found among `all`.
-const JoinedLaunch& joined_launch(const std::vector<JoinedLaunch>& all, const KernelStep& step, const KernelStep& last);
 const JoinedLaunch& joined_launch(const std::vector<JoinedLaunch>& all, const TileStep& step, const TileStep& last);
 
 // The @triton.jit function that runs both.

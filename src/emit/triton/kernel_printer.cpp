@@ -46,15 +46,13 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
 std::vector<int> grid_axes(const Kernel& kernel) {
   std::vector<int> result;
   for (int axis = static_cast<int>(kernel.axes.size()) - 1; axis >= 0; --axis)
-    if ((kernel.axes[axis].kind == AxisKind::kParallel || kernel.axes[axis].cooperative) &&
-        blocks_of(kernel.axes[axis]) != 1)
-      result.push_back(axis);
+    if (kernel.axes[axis].kind == AxisKind::kParallel && blocks_of(kernel.axes[axis]) != 1) result.push_back(axis);
   return result;
 }
 
 bool is_flattened(const Kernel& kernel) {
   const std::vector<int> axes = grid_axes(kernel);
-  if (axes.size() > 3 || kernel.exchange.used()) return true;
+  if (axes.size() > 3) return true;
   for (size_t index = 1; index < axes.size(); ++index)
     if (blocks_of(kernel.axes[axes[index]]) > kGridLimit) return true;
   return false;
@@ -172,8 +170,7 @@ std::string KernelPrinter::run() {
   const std::string text = join(lines, "\n");
   std::vector<std::string> head = program_id_lines(text);
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
-    const bool one_block = !kernel_.axes[axis].cooperative || blocks_of(kernel_.axes[axis]) == 1;
-    const bool persistent = is_serial(kernel_.axes[axis]) && !is_loop_axis(axis) && is_dimension(axis) && one_block;
+    const bool persistent = is_serial(kernel_.axes[axis]) && !is_loop_axis(axis) && is_dimension(axis);
     if (persistent && python::has_word(text, axis_names_[axis]))
       head.push_back(fmt::format("{} = {}", axis_names_[axis], wide(axis, arange(axis))));
   }
@@ -227,9 +224,7 @@ std::vector<std::string> KernelPrinter::program_id_lines(const std::string& body
   std::vector<std::string> lines;
   const std::vector<int> axes = grid_axes(kernel_);
   const bool flattened = is_flattened(kernel_);
-  if (kernel_.exchange.used())
-    lines.push_back("# Numbered as they start, so that those that wait for each other run together.");
-  if (flattened) lines.push_back("program = " + (kernel_.exchange.used() ? arrival_number() : "tl.program_id(0)"));
+  if (flattened) lines.emplace_back("program = tl.program_id(0)");
   int64_t inner = 1;
   std::vector<std::string> definitions;
   for (size_t index = 0; index < axes.size(); ++index) {
@@ -455,16 +450,7 @@ std::string KernelPrinter::fresh(const std::string& wanted, const std::string& s
 }
 
 void KernelPrinter::body(const std::vector<Stmt>& statements) {
-  for (size_t at = 0; at < statements.size(); ++at) {
-    const Stmt& statement = statements[at];
-    if (statement.kind == StmtKind::kFinish && kernel_.exchange.used()) {
-      std::vector<ExprId> together;
-      for (; at < statements.size() && statements[at].kind == StmtKind::kFinish; ++at)
-        together.push_back(statements[at].expr);
-      --at;
-      exchange(together);
-      continue;
-    }
+  for (const Stmt& statement : statements) {
     switch (statement.kind) {
       case StmtKind::kLet: let(statement.expr); break;
       case StmtKind::kStore: store(statement.store); break;

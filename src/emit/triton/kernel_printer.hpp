@@ -1,6 +1,6 @@
 // Prints one KernelIR kernel as a @triton.jit function. The walk over the body, axes and expressions is in
-// kernel_printer.cpp, loads and stores in accesses.cpp; what Reduces become in reductions.cpp, and in exchange.cpp
-// where a row is spread over several programs. Scans are no kernels of this form.
+// kernel_printer.cpp, loads and stores in accesses.cpp; what Reduces become in reductions.cpp. Scans are no kernels of
+// this form.
 //
 // A value's tile has the dimensions of tile_dimensions.hpp, of size 1 where the value does not vary; a value that
 // varies along none is a scalar. So broadcasting never has to be spelled out.
@@ -29,10 +29,6 @@ std::vector<BlockConstant> block_constants(const kernel_ir::Kernel& kernel);
 
 // Sizes of the launch grid, at most three, the first varying fastest.
 std::vector<int64_t> grid_of(const kernel_ir::Kernel& kernel);
-
-// Multiprocessors on which all programs of a cooperative row are sure to run at once: two on each, of 128 threads with
-// up to 255 registers.
-int64_t multiprocessors_for_row(const kernel_ir::Kernel& kernel);
 
 class KernelPrinter {
  public:
@@ -131,12 +127,6 @@ class KernelPrinter {
   int64_t folded_lanes() const;
   bool varies_along_reduce_tile(kernel_ir::ExprId id) const;
 
-  // Rows spread over programs
-  std::string arrival_number() const;
-  std::vector<std::string> block_results(kernel_ir::ExprId id);
-  void combine_blocks(kernel_ir::ExprId id, const std::vector<std::string>& parts, const std::string& present);
-  void exchange(const std::vector<kernel_ir::ExprId>& reduces);
-
   // Names and lines
   std::string fresh(const std::string& wanted, const std::string& suffix);
   void line(const std::string& text) { scopes_.back().lines.push_back(text); }
@@ -161,8 +151,7 @@ class KernelPrinter {
   std::vector<bool> decides_;     // per expression: something that follows rounds it to whole steps
   std::vector<bool> to_the_bit_;  // per expression: its operators alone, each rounded as PyTorch's, say every bit of it
   bool roughly_ = false;
-  bool backwards_ = false;                       // the loop printed last goes from the end to the start
-  int64_t exchanges_ = 0, exchanged_slots_ = 0;  // so far
+  bool backwards_ = false;  // the loop printed last goes from the end to the start
   std::vector<Scope> scopes_;
   std::vector<Mark> marks_;
 };

@@ -117,8 +117,7 @@ Launchable launchable(const tile::Program& program) {
 }
 
 Launchable launchable(const Program& program, const triton::JoinedLaunch& joined) {
-  Launchable one = joined.of_tiles ? launchable(program.tiles[joined.first])
-                                   : launchable(program.kernels[joined.first]);
+  Launchable one = launchable(program.tiles[joined.first]);
   one.name = joined.name;
   one.pointers = triton::joined_pointers(program, joined);
   one.constants = triton::joined_constants(program, joined);
@@ -195,9 +194,8 @@ std::vector<std::string> tensors_of(const Program& program, const TileStep& step
 }
 
 // What is launched for a step, `last` with it, and the tensors that it takes.
-template <typename Launch>
-std::pair<Launchable, std::vector<std::string>> with_last(const Program& program, const Launch& step, Launchable one,
-                                                          const Launch* last) {
+std::pair<Launchable, std::vector<std::string>> with_last(const Program& program, const TileStep& step, Launchable one,
+                                                          const TileStep* last) {
   std::vector<std::string> arguments = tensors_of(program, step);
   if (!last) return {std::move(one), std::move(arguments)};
   const auto all = triton::joined_launches(program);
@@ -256,21 +254,16 @@ class TritonPrinter : public TargetPrinter {
     return text;
   }
 
-  std::string function(const Program& program, const KernelStep& step, const KernelStep* last) const override {
-    return last ? triton::joined_launch(triton::joined_launches(program), step, *last).name
-                : program.kernels[step.kernel].name;
-  }
-
   std::string function(const Program& program, const TileStep& step, const TileStep* last) const override {
     return last ? triton::joined_launch(triton::joined_launches(program), step, *last).name
                 : program.tiles[step.program].name;
   }
 
-  std::string launch(const Program& program, const KernelStep& step, const KernelStep* last) const override {
+  std::string launch(const Program& program, const KernelStep& step) const override {
     const Kernel& kernel = program.kernels[step.kernel];
     if (program_count(kernel) == 0) return "";
-    const auto [one, arguments] = with_last(program, step, launchable(kernel), last);
-    return call(one.name, triton::grid_of(kernel), with_options(one, arguments, kernel.name));
+    const Launchable one = launchable(kernel);
+    return call(one.name, triton::grid_of(kernel), with_options(one, tensors_of(program, step), kernel.name));
   }
 
   std::string launch(const Program& program, const TileStep& step, const TileStep* last) const override {
@@ -293,8 +286,6 @@ class TritonPrinter : public TargetPrinter {
   // they take.
   std::string requirements(const Program& program) const override {
     int64_t together = 0;
-    for (const Kernel& kernel : program.kernels)
-      if (kernel.exchange.used()) together = std::max(together, triton::multiprocessors_for_row(kernel));
     for (const tile::Program& tiles : program.tiles) {
       // One block to a multiprocessor, for they may take all of it.
       if (tile::waits_for_grid(tiles)) together = std::max(together, triton::blocks_of(tiles));
@@ -319,22 +310,17 @@ class TritonPrinter : public TargetPrinter {
     if (program.kernels.empty() && program.tiles.empty() && masks.empty()) return "KERNEL_SIGNATURES = []\n";
     std::string out =
         "# What each kernel is compiled for, so that a tool can do so without a GPU.\nKERNEL_SIGNATURES = [\n";
-    // [kernel, tile program] Kernels that are only launched with another have no entry of their own.
-    std::set<int> joined[2], alone[2];
+    // Programs that are only launched with another have no entry of their own.
+    std::set<int> joined, alone;
     for (size_t index = 0; index < program.steps.size(); ++index) {
-      const Step& step = program.steps[index];
-      const bool together = is_by_last(step) ||
+      const bool together = is_by_last(program.steps[index]) ||
                             (index + 1 < program.steps.size() && is_by_last(program.steps[index + 1]));
-      if (const auto* kernel = std::get_if<KernelStep>(&step)) (together ? joined : alone)[0].insert(kernel->kernel);
-      if (const auto* tiles = std::get_if<TileStep>(&step)) (together ? joined : alone)[1].insert(tiles->program);
+      if (const auto* tiles = std::get_if<TileStep>(&program.steps[index]))
+        (together ? joined : alone).insert(tiles->program);
     }
-    const auto has_entry = [&](size_t form, int place) {
-      return alone[form].contains(place) || !joined[form].contains(place);
-    };
-    for (int kernel = 0; kernel < static_cast<int>(program.kernels.size()); ++kernel)
-      if (has_entry(0, kernel)) out += signature_of(launchable(program.kernels[kernel]));
+    for (const Kernel& kernel : program.kernels) out += signature_of(launchable(kernel));
     for (int tiles = 0; tiles < static_cast<int>(program.tiles.size()); ++tiles)
-      if (has_entry(1, tiles)) out += signature_of(launchable(program.tiles[tiles]));
+      if (alone.contains(tiles) || !joined.contains(tiles)) out += signature_of(launchable(program.tiles[tiles]));
     for (const triton::JoinedLaunch& one : triton::joined_launches(program))
       out += signature_of(launchable(program, one));
     return out + masks + "]\n";

@@ -4,11 +4,12 @@
 
 #include "plan/axes.hpp"
 #include "plan/estimate.hpp"
-#include "plan/lifted_kernel.hpp"
-#include "targets/triton/exchange.hpp"
 #include "plan/group_kinds.hpp"
-#include "targets/triton/schedulers.hpp"
+#include "plan/lift.hpp"
+#include "plan/lifted_kernel.hpp"
 #include "plan/split.hpp"
+#include "targets/triton/exchange.hpp"
+#include "targets/triton/schedulers.hpp"
 
 namespace kw::triton {
 
@@ -300,6 +301,10 @@ int64_t wanted_parts(const Rows& rows, int64_t x_block, const DeviceDescription&
   return std::clamp<int64_t>(ceil_divide(12 * device.units, programs), 2, rows.length / least_part);
 }
 
+// Windows alone leave something of a row out of folds for which nothing stands.
+bool is_reduction_of_rows(const LoweredGroup& group) { return is_reduction(group) && can_lift(group.kernel); }
+bool is_normalisation_of_rows(const LoweredGroup& group) { return is_normalisation(group) && can_lift(group.kernel); }
+
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   Kernel kernel = group.kernel;
   prepare(kernel);
@@ -395,11 +400,15 @@ void block(Kernel& kernel, const Parameters& parameters, const ParameterTable& t
       if (innermost) one.block = std::min(x_block, next_power_of_two(one.extent));
       continue;
     }
-    const bool whole = persistent && static_cast<int>(kernel.axes.size()) - parallel == 1;
+    const bool whole = persistent && static_cast<int>(kernel.axes.size()) - parallel == 1 &&
+                       next_power_of_two(one.extent) <= kMostLanes;
     one.looped = !whole;
     if (whole) one.block = next_power_of_two(one.extent);
     else if (innermost) one.block = std::min(table.read(parameters, "r_block"), next_power_of_two(one.extent));
   }
+  while (parallel > 0 && kernel.axes[parallel - 1].block > 1 &&
+         kernel.axes[parallel - 1].block * kernel.axes.back().block > kMostLanes)
+    kernel.axes[parallel - 1].block /= 2;
   kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
   kernel.num_stages = 1;
 }
@@ -469,18 +478,10 @@ struct Parts {
   ScheduledGroup behind;
 };
 
-// All kernels that share parts are of one form.
 void schedule(Parts parts, ScheduledGroup& result) {
-  const bool as_programs = std::all_of(parts.kernels.begin(), parts.kernels.end(),
-                                       [](const Parts::Part& part) { return has_tile_form(part.group.kernel); });
   for (Parts::Part& part : parts.kernels) {
-    if (as_programs) {
-      result.tiles.push_back(as_tiles(std::move(part.group)));
-      result.tiles.back().by_last = part.by_last;
-    } else {
-      result.kernels.push_back(as_scheduled(std::move(part.group)));
-      result.kernels.back().by_last = part.by_last;
-    }
+    result.tiles.push_back(as_tiles(std::move(part.group)));
+    result.tiles.back().by_last = part.by_last;
   }
   std::move(parts.behind.tiles.begin(), parts.behind.tiles.end(), std::back_inserter(result.tiles));
 }
@@ -530,15 +531,15 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     }
   }
   block(group.kernel, parameters, table);
-  if (has_tile_form(group.kernel)) result.tiles.push_back(as_tiles(std::move(group)));
-  else result.kernels.push_back(as_scheduled(std::move(group)));
+  result.tiles.push_back(as_tiles(std::move(group)));
   return result;
 }
 
 }  // namespace
 
-const Scheduler kReductionScheduler{kReduction, GroupWork::kElements, is_reduction, takes, defaults, space, lower};
-const Scheduler kNormalisationScheduler{kNormalisation, GroupWork::kElements, is_normalisation, takes, defaults, space,
-                                        lower};
+const Scheduler kReductionScheduler{kReduction, GroupWork::kElements, is_reduction_of_rows, takes, defaults, space,
+                                    lower};
+const Scheduler kNormalisationScheduler{
+    kNormalisation, GroupWork::kElements, is_normalisation_of_rows, takes, defaults, space, lower};
 
 }  // namespace kw::triton

@@ -106,7 +106,7 @@ class Printer : public TargetPrinter {
     for (const Kernel& kernel : program.kernels) texts.push_back(KernelText(kernel).text());
     return join(texts, "\n\n");
   }
-  std::string launch(const Program& program, const KernelStep& step, const KernelStep*) const override {
+  std::string launch(const Program& program, const KernelStep& step) const override {
     return program.kernels[step.kernel].name + "(" + join(step.tensors, ", ") + ")\n";
   }
   std::string launch(const Program&, const TileStep&, const TileStep*) const override {
