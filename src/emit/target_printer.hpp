@@ -5,6 +5,7 @@
 #include <string>
 
 #include "emit/program.hpp"
+#include "support/error.hpp"
 
 namespace kw {
 
@@ -15,7 +16,7 @@ class TargetPrinter {
   // Whether the kernel is done with each element of the buffer `read` when it stores the same place of `written`, so
   // that both may be one tensor. The caller has seen to it that both are accessed at equal indices, by one program
   // each, and that no scan, gather or scatter takes part.
-  virtual bool reads_before_it_writes(const kernel_ir::Kernel& kernel, int read, int written) const = 0;
+  virtual bool reads_before_it_writes(const kernel_ir::Kernel&, int /*read*/, int /*written*/) const { return false; }
   virtual bool reads_before_it_writes(const tile::Program&, int /*read*/, int /*written*/) const { return false; }
   // Whether new memory costs time, so that kernels should write where something lies that nothing reads any more.
   virtual bool gains_by_reuse() const { return false; }
@@ -34,8 +35,11 @@ class TargetPrinter {
   virtual std::string function(const Program& program, const TileStep& step, const TileStep*) const {
     return program.tiles[step.program].name;
   }
-  // Python lines, unindented. `last`: the step that the launch's last program does as well, or nullptr.
-  virtual std::string launch(const Program& program, const KernelStep& step) const = 0;
+  // Python lines, unindented. `last`: the step that the launch's last program does as well, or nullptr. Of kernels in
+  // KernelIR only where the target's schedulers make such.
+  virtual std::string launch(const Program&, const KernelStep&) const {
+    fail_internal(__FILE__, __LINE__, "a kernel in KernelIR, of which this target has no text");
+  }
   virtual std::string launch(const Program& program, const TileStep& step, const TileStep* last) const = 0;
   virtual std::string prologue(const Program&) const {
     return "";

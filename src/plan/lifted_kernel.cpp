@@ -174,20 +174,6 @@ class Lifter {
 
 }  // namespace
 
-bool has_tile_form(const kernel_ir::Kernel& kernel) {
-  int64_t tile = 1, folded = 0, looped = 0;
-  for (const kernel_ir::Axis& axis : kernel.axes) {
-    tile *= axis.block;
-    if (axis.kind == AxisKind::kParallel || axis.kind == AxisKind::kScan) continue;
-    if (axis.kind != AxisKind::kReduce) return false;
-    ++folded;
-    looped += axis.looped;
-  }
-  // Of the axes of one row, one may be there whole; the others are walked.
-  if (folded - looped > 1) return false;
-  return can_lift(kernel) && (folded == 0 || tile <= kMostLanes);
-}
-
 ScheduledTiles as_tiles(LoweredGroup group, const Walk& walk) {
   name_axes(group.kernel);
   if (is_bags(group)) name_bags(group.kernel);

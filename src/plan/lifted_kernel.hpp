@@ -13,9 +13,6 @@ struct Walk {
   bool wide_accesses = false;  // elements side by side are read and written together
 };
 
-// Is it pointwise, or folds or scans rows that one block has whole or walks, and can it be lifted (lift.hpp)?
-bool has_tile_form(const kernel_ir::Kernel& kernel);
-
 // What one block covers is a tile, what it walks a loop, what several share out is in the grid, and what has one point
 // only is no axis. Without loops, all that a block reads is there before it stores anything, so that a result may take
 // an operand's memory.

@@ -1,6 +1,6 @@
-// Golden tests: each file of tests/golden/triton holds a kernel's text, a line of dashes, and the Python module that
-// the Triton printer makes of it. KW_UPDATE_GOLDEN=1 rewrites the second half. tests/python/test_triton_golden.py runs
-// and compiles those modules.
+// Golden tests: each file of tests/golden/triton holds a kernel's text in KernelIR, a line of dashes, and the Python
+// module that the Triton printer makes of it as a tile program. KW_UPDATE_GOLDEN=1 rewrites the second half.
+// tests/python/test_triton_golden.py runs and compiles those modules.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,6 +8,7 @@
 
 #include "emit/kernel_text.hpp"
 #include "emit/target_printer.hpp"
+#include "plan/lifted_kernel.hpp"
 #include "support/text.hpp"
 
 using namespace kw;
@@ -16,19 +17,27 @@ namespace {
 
 const std::string kSeparator = "----\n";
 
-std::string module_of(const kernel_ir::Kernel& kernel) {
-  Program program;
-  program.kernels = {kernel};
-  KernelStep step;
+std::string module_of(kernel_ir::Kernel kernel) {
+  plan::LoweredGroup group;
   std::vector<std::string> names;
-  for (const kernel_ir::Buffer& buffer : kernel.buffers) step.tensors.push_back(buffer.name);
+  for (const kernel_ir::Buffer& buffer : kernel.buffers) {
+    group.buffers.push_back(static_cast<int>(names.size()));
+    names.push_back(buffer.name);
+  }
+  group.kernel = std::move(kernel);
+  plan::ScheduledTiles tiles = plan::as_tiles(std::move(group));
+  Program program;
+  TileStep step;
+  for (const int tensor : tiles.buffers) step.tensors.push_back(names[tensor]);
+  step.offsets = tiles.offsets;
+  program.tiles = {std::move(tiles.program)};
   const auto printer = make_triton_printer();
   const std::string kernels = printer->kernels(program);
   std::string out = printer->imports(program);
   if (kernels.find("refused_indices") != std::string::npos)
     out = "import functools\n\nimport torch\n" + out + "\nDEVICE = \"cpu\"\n";
-  out += "\n\n" + kernels + "\n\ndef run(" + join(step.tensors, ", ") + "):\n";
-  const std::string launch = printer->launch(program, step);
+  out += "\n\n" + kernels + "\n\ndef run(" + join(names, ", ") + "):\n";
+  const std::string launch = printer->launch(program, step, nullptr);
   for (const std::string& line : split_lines(launch.empty() ? "pass\n" : launch))
     if (!line.empty()) out += "    " + line + "\n";
   return out + "\n\n" + printer->trailer(program);
@@ -52,8 +61,7 @@ TEST_P(TritonGolden, PrintsTheExpectedSource) {
   const std::string input = content.substr(0, separator);
   kernel_ir::Kernel kernel = kernel_ir::parse_kernel(input);
   kernel_ir::check_kernel(kernel);
-  if (kernel.body.empty()) kernel_ir::arrange(kernel);
-  const std::string actual = module_of(kernel);
+  const std::string actual = module_of(std::move(kernel));
   if (std::getenv("KW_UPDATE_GOLDEN")) {
     write_file_atomically(GetParam(), input + kSeparator + actual);
     return;

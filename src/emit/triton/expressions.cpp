@@ -14,7 +14,7 @@
 namespace kw::triton {
 namespace {
 
-using kernel_ir::ScalarOp;
+using kernel::ScalarOp;
 
 struct Infix {
   std::string_view sign;
@@ -268,8 +268,8 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
   const std::string_view function = function_of(operation.op, operation.dtype, operation.roughly);
   if (!function.empty()) {
     if (!is_floating(operation.dtype) && operation.op != ScalarOp::kAbs)
-      throw Error(ErrorKind::kInternal, fmt::format("{} of {} has no Triton form", kernel_ir::name_of(operation.op),
-                                                    name_of(operation.dtype)));
+      throw Error(ErrorKind::kInternal,
+                  fmt::format("{} of {} has no Triton form", kernel::name_of(operation.op), name_of(operation.dtype)));
     return call(function, operands, operation.dtype);
   }
   const Text& operand = operands[0];
@@ -298,17 +298,6 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
     case ScalarOp::kFmax: return extremum_text(operation, operands);
     default: return division_text(operation, operands, helpers);
   }
-}
-
-std::string mean_text(const std::string& value, const std::string& count, double total, DType dtype,
-                      const std::function<std::string(const std::string&)>& sum) {
-  const double scale = std::exp2(std::ceil(std::log2(std::max(total, 1.0))));
-  const auto number = [&](double exact) { return literal(dtype, exact, 0).text; };
-  const std::string weight = count.empty()  ? scale == 1.0 ? "" : number(1.0 / scale)
-                              : scale == 1.0 ? count
-                                            : fmt::format("({} * {})", count, number(1.0 / scale));
-  const std::string summed = sum(weight.empty() ? value : fmt::format("{} * {}", value, weight));
-  return scale == total ? summed : fmt::format("{} / {}", summed, number(total / scale));
 }
 
 }  // namespace kw::triton

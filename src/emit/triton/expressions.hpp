@@ -1,11 +1,11 @@
 // Scalar operations as Triton expressions: which Python text computes one operation on operands that are already text.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "emit/kernel_ir.hpp"
+#include "ir/types.hpp"
+#include "kernel/operations.hpp"
 
 namespace kw::triton {
 
@@ -30,7 +30,7 @@ std::string typed(const Text& operand, DType dtype);   // a literal as a Triton 
 
 // What the operation needs to know beyond its operands' text.
 struct Operation {
-  kernel_ir::ScalarOp op;
+  kernel::ScalarOp op;
   DType dtype;               // of the result
   DType operand_dtype;       // of the last operand
   bool roughly = false;      // hardware approximations are enough: every result is stored with 16 bits
@@ -41,11 +41,5 @@ struct Operation {
 // `helpers` collects the names of functions from helpers.hpp that the text calls; `uses_libdevice` is set when it calls
 // libdevice.
 Text operation_text(const Operation& operation, const std::vector<Text>& operands, std::vector<std::string>& helpers);
-
-// The mean of `value` over points that `sum` adds up, each as often as its `count` says (once where that is empty),
-// `total` in all. Each is taken a power of two down first, which is exact: no sum of large values overflows, and the
-// mean of equal powers of two is that power of two.
-std::string mean_text(const std::string& value, const std::string& count, double total, DType dtype,
-                      const std::function<std::string(const std::string&)>& sum);
 
 }  // namespace kw::triton

@@ -1,13 +1,11 @@
 // Whether a kernel may write a buffer's new contents where the old ones lie (emit/in_place.hpp).
 #pragma once
 
-#include "emit/kernel_ir.hpp"
 #include "tile/program.hpp"
 
 namespace kw::triton {
 
 // Both buffers are accessed at equal indices throughout. Threads work on a program's tile in no order among them.
-bool reads_before_it_writes(const kernel_ir::Kernel& kernel, int read, int written);
 bool reads_before_it_writes(const tile::Program& program, int read, int written);
 
 }  // namespace kw::triton

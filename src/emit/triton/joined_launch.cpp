@@ -60,13 +60,6 @@ std::string name_of(const Program& program, const JoinedLaunch& joined) {
 
 }  // namespace
 
-std::vector<JoinedParameter> pointers_of(const kernel_ir::Kernel& kernel) {
-  std::vector<JoinedParameter> pointers;
-  for (const kernel_ir::Buffer& buffer : kernel.buffers)
-    pointers.push_back({buffer.name + "_ptr", buffer.dtype, buffer.aligned});
-  return pointers;
-}
-
 std::vector<JoinedParameter> pointers_of(const tile::Program& tiles) {
   std::vector<JoinedParameter> pointers;
   for (const tile::Buffer& buffer : tiles.buffers)
@@ -77,7 +70,6 @@ std::vector<JoinedParameter> pointers_of(const tile::Program& tiles) {
 std::vector<JoinedLaunch> joined_launches(const Program& program) {
   std::vector<JoinedLaunch> all;
   std::set<std::string> taken;
-  for (const kernel_ir::Kernel& kernel : program.kernels) taken.insert(kernel.name);
   for (const tile::Program& tiles : program.tiles) taken.insert(tiles.name);
   const auto add = [&](JoinedLaunch joined) {
     if (std::any_of(all.begin(), all.end(), [&](const JoinedLaunch& one) { return one.joins(joined); })) return;

@@ -29,11 +29,10 @@ std::string joined_function(const Program& program, const JoinedLaunch& joined);
 
 // Its pointers and block constants, in the order of its parameters, before the counter of programs that have ended.
 struct JoinedParameter {
-  std::string name;  // "x_ptr"; of tile programs "x"
+  std::string name;  // "x"
   DType dtype = DType::f32;
   bool aligned = true;  // divisible by 16
 };
-std::vector<JoinedParameter> pointers_of(const kernel_ir::Kernel& kernel);
 std::vector<JoinedParameter> pointers_of(const tile::Program& tiles);
 std::vector<JoinedParameter> joined_pointers(const Program& program, const JoinedLaunch& joined);
 struct JoinedConstant {

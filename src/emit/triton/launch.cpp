@@ -70,7 +70,7 @@ bool takes_tensors_alone(const TileStep& step) { return !step.repetition; }
 std::string launch_functions(const Program& program, bool splits_scratch) {
   const auto launches = [](const Step& step) {
     const auto* tiles = std::get_if<TileStep>(&step);
-    return tiles ? takes_tensors_alone(*tiles) : std::holds_alternative<KernelStep>(step);
+    return tiles && takes_tensors_alone(*tiles);
   };
   std::string text;
   if (std::any_of(program.steps.begin(), program.steps.end(), launches)) text += std::string(kLaunch) + "\n\n";

@@ -9,7 +9,7 @@
 
 namespace kw::triton {
 
-using namespace kernel_ir;
+using kernel::ScalarOp;
 
 namespace {
 
@@ -36,16 +36,6 @@ def raise_refused():
 
 }  // namespace
 
-std::vector<int64_t> sizes_held_against(const Kernel& kernel) {
-  std::vector<int64_t> sizes;
-  for (const Expr& expr : kernel.exprs) {
-    if (expr.kind != ExprKind::kOp || expr.op != ScalarOp::kBounded) continue;
-    const int64_t size = kernel.exprs[expr.operands[1]].integer;
-    if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
-  }
-  return sizes;
-}
-
 std::vector<int64_t> sizes_held_against(const tile::Program& program) {
   std::map<tile::Value, int64_t> constants;
   std::vector<int64_t> sizes;
@@ -68,25 +58,21 @@ std::string refused_argument(const std::string& kernel) { return fmt::format("re
 
 std::string refused_definitions(const Program& program) {
   std::string table;
-  const auto add = [&](const auto& kernel) {
-    const std::vector<int64_t> sizes = sizes_held_against(kernel);
-    if (sizes.empty()) return;
+  for (const tile::Program& tiles : program.tiles) {
+    const std::vector<int64_t> sizes = sizes_held_against(tiles);
+    if (sizes.empty()) continue;
     std::vector<std::string> texts;
     for (const int64_t size : sizes) texts.push_back(std::to_string(size));
-    table += fmt::format("    \"{}\": ({}{}),\n", kernel.name, join(texts, ", "), texts.size() == 1 ? "," : "");
-  };
-  for (const Kernel& kernel : program.kernels) add(kernel);
-  for (const tile::Program& tiles : program.tiles) add(tiles);
+    table += fmt::format("    \"{}\": ({}{}),\n", tiles.name, join(texts, ", "), texts.size() == 1 ? "," : "");
+  }
   if (table.empty()) return "";
   const std::string comment = "# Of each kernel, the sizes of the dimensions that it holds indices against.\n";
   return comment + "INDEX_SIZES = {\n" + table + "}\n" + std::string(kFunctions);
 }
 
 std::string raise_refused(const Program& program) {
-  const auto holds = [](const auto& kernel) { return !sizes_held_against(kernel).empty(); };
-  const bool any = std::any_of(program.kernels.begin(), program.kernels.end(), holds) ||
-                   std::any_of(program.tiles.begin(), program.tiles.end(), holds);
-  return any ? "raise_refused()\n" : "";
+  const auto holds = [](const tile::Program& tiles) { return !sizes_held_against(tiles).empty(); };
+  return std::any_of(program.tiles.begin(), program.tiles.end(), holds) ? "raise_refused()\n" : "";
 }
 
 }  // namespace kw::triton

@@ -13,7 +13,6 @@ namespace kw::triton {
 inline constexpr const char* kRefusedPointer = "refused_ptr";  // i64 [sizes_held_against]: an index out of range, or 0
 
 // The sizes of dimensions that the kernel holds indices against, each once; empty: it takes no kRefusedPointer.
-std::vector<int64_t> sizes_held_against(const kernel_ir::Kernel& kernel);
 std::vector<int64_t> sizes_held_against(const tile::Program& program);
 // Where the kernel notes an index outside of such a size: "refused_ptr + 1".
 std::string place_of_refused(const tile::Program& program, int64_t size);

@@ -8,21 +8,20 @@
 #include "emit/target_printer.hpp"
 #include "emit/triton/in_place.hpp"
 #include "emit/triton/consumers.hpp"
+#include "emit/triton/expressions.hpp"
 #include "emit/triton/helpers.hpp"
 #include "emit/triton/joined_launch.hpp"
 #include "emit/triton/keep_mask.hpp"
-#include "emit/triton/kernel_printer.hpp"
 #include "emit/triton/launch.hpp"
 #include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_names.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "emit/triton/tile_roots.hpp"
+#include "support/error.hpp"
 #include "support/text.hpp"
 
 namespace kw {
 namespace {
-
-using kernel_ir::Kernel;
 
 struct Printed {
   std::string kernels;
@@ -44,12 +43,7 @@ constexpr std::string_view kWindowMemory = R"(def window_memory(size, alignment,
 
 Printed print_all(const Program& program) {
   Printed printed;
-  for (const Kernel& kernel : program.kernels) {
-    triton::KernelPrinter printer(kernel);
-    if (!printed.kernels.empty()) printed.kernels += "\n\n";
-    printed.kernels += printer.run();
-    printed.helpers.insert(printer.helpers().begin(), printer.helpers().end());
-  }
+  KW_ASSERT(program.kernels.empty(), "a kernel of a GPU that is no tile program");
   for (const tile::Program& tiles : program.tiles) {
     triton::TileKernel kernel = triton::print_tile_kernel(tiles);
     if (!printed.kernels.empty()) printed.kernels += "\n\n";
@@ -65,12 +59,6 @@ Printed print_all(const Program& program) {
 // both products are the same.
 constexpr std::string_view kFusion = "enable_fp_fusion";
 
-bool has_loop(const Kernel& kernel) {
-  for (const kernel_ir::Axis& axis : kernel.axes)
-    if (axis.looped) return true;
-  return false;
-}
-
 // Whether the compiler may round a product and the sum that takes it once.
 std::string_view fusion_of(const tile::Program& program) {
   return triton::roots_of(program).contracts ? "True" : "False";
@@ -81,25 +69,13 @@ struct Launchable {
   std::string name;
   std::vector<triton::JoinedParameter> pointers;
   std::vector<triton::JoinedConstant> constants = {};
-  std::vector<std::string> sizes = {};           // whole numbers
-  bool looks_up = false;                         // and notes indices out of range
-  bool counts = false;                           // its programs, as they end
-  bool together = false;                         // its blocks wait for each other
-  int warps = 4, stages = 0, max_registers = 0;  // 0: as Triton likes
+  std::vector<std::string> sizes = {};  // whole numbers
+  bool looks_up = false;                // and notes indices out of range
+  bool counts = false;                  // its programs, as they end
+  bool together = false;                // its blocks wait for each other
+  int warps = 4, max_registers = 0;     // 0: as Triton likes
   std::string_view fusion = "False";
 };
-
-Launchable launchable(const Kernel& kernel) {
-  Launchable one{.name = kernel.name,
-                 .pointers = triton::pointers_of(kernel),
-                 .looks_up = !triton::sizes_held_against(kernel).empty(),
-                 .warps = kernel.num_warps,
-                 .stages = has_loop(kernel) ? kernel.num_stages : 0,
-                 .max_registers = kernel.max_registers};
-  for (const triton::BlockConstant& constant : triton::block_constants(kernel))
-    one.constants.push_back({constant.name, constant.value});
-  return one;
-}
 
 Launchable launchable(const tile::Program& program) {
   const tile::Program tiles = triton::with_python_names(program);
@@ -153,7 +129,7 @@ std::string signature_of(const Launchable& one) {
                                      triton::kHardwareFloat8Capability);
   }
   // As in the launch, to the letter: then what is compiled ahead is what Triton's cache is asked for.
-  std::string options = one.stages > 0 ? fmt::format(" \"num_stages\": {},", one.stages) : "";
+  std::string options;
   if (one.max_registers > 0) options += fmt::format(" \"maxnreg\": {},", one.max_registers);
   options += fmt::format(" \"{}\": {},", kFusion, one.fusion);
   if (!from_capability.empty()) options += fmt::format(" \"true_from_sm\": {{{}}},", from_capability);
@@ -173,24 +149,15 @@ std::string moved(const std::string& tensor, int64_t offset) {
   return offset == 0 ? tensor : fmt::format("{0}.as_strided((1,), (1,), {0}.storage_offset() + {1})", tensor, offset);
 }
 
-// What a launch passes for the tensors of a step, which the buffers stand for.
-template <typename Launch, typename Buffer>
-std::vector<std::string> tensors_of(const Launch& step, const std::vector<Buffer>& buffers) {
+// What a launch passes for the tensors of a step.
+std::vector<std::string> tensors_of(const Program& program, const TileStep& step) {
   std::vector<std::string> arguments;
   for (size_t at = 0; at < step.tensors.size(); ++at) {
     const int64_t offset = at < step.offsets.size() ? step.offsets[at] : 0;
-    arguments.push_back(moved(step.tensors[at], offset) +
-                        (is_eight_bit_float(buffers[at].dtype) ? ".view(torch.uint8)" : ""));
+    const DType dtype = program.tiles[step.program].buffers[at].dtype;
+    arguments.push_back(moved(step.tensors[at], offset) + (is_eight_bit_float(dtype) ? ".view(torch.uint8)" : ""));
   }
   return arguments;
-}
-
-std::vector<std::string> tensors_of(const Program& program, const KernelStep& step) {
-  return tensors_of(step, program.kernels[step.kernel].buffers);
-}
-
-std::vector<std::string> tensors_of(const Program& program, const TileStep& step) {
-  return tensors_of(step, program.tiles[step.program].buffers);
 }
 
 // What is launched for a step, `last` with it, and the tensors that it takes.
@@ -216,7 +183,6 @@ std::vector<std::string> with_options(const Launchable& one, std::vector<std::st
     arguments.push_back(asks_hardware(constant) ? fmt::format("{}={}()", constant.name, triton::kHardwareFloat8)
                                                 : fmt::format("{}={}", constant.name, constant.value));
   arguments.push_back(fmt::format("num_warps={}", one.warps));
-  if (one.stages > 0) arguments.push_back(fmt::format("num_stages={}", one.stages));
   if (one.max_registers > 0) arguments.push_back(fmt::format("maxnreg={}", one.max_registers));
   if (one.together) arguments.emplace_back("launch_cooperative_grid=True");
   arguments.push_back(fmt::format("{}={}", kFusion, one.fusion));
@@ -226,10 +192,6 @@ std::vector<std::string> with_options(const Launchable& one, std::vector<std::st
 class TritonPrinter : public TargetPrinter {
  public:
   std::string device() const override { return "cuda"; }
-  bool reads_before_it_writes(const Kernel& kernel, int read, int written) const override {
-    return triton::reads_before_it_writes(kernel, read, written);
-  }
-
   bool reads_before_it_writes(const tile::Program& tiles, int read, int written) const override {
     return triton::reads_before_it_writes(tiles, read, written);
   }
@@ -257,13 +219,6 @@ class TritonPrinter : public TargetPrinter {
   std::string function(const Program& program, const TileStep& step, const TileStep* last) const override {
     return last ? triton::joined_launch(triton::joined_launches(program), step, *last).name
                 : program.tiles[step.program].name;
-  }
-
-  std::string launch(const Program& program, const KernelStep& step) const override {
-    const Kernel& kernel = program.kernels[step.kernel];
-    if (program_count(kernel) == 0) return "";
-    const Launchable one = launchable(kernel);
-    return call(one.name, triton::grid_of(kernel), with_options(one, tensors_of(program, step), kernel.name));
   }
 
   std::string launch(const Program& program, const TileStep& step, const TileStep* last) const override {
@@ -307,7 +262,7 @@ class TritonPrinter : public TargetPrinter {
 
   std::string trailer(const Program& program) const override {
     const std::string masks = triton::keep_mask_signatures(program);
-    if (program.kernels.empty() && program.tiles.empty() && masks.empty()) return "KERNEL_SIGNATURES = []\n";
+    if (program.tiles.empty() && masks.empty()) return "KERNEL_SIGNATURES = []\n";
     std::string out =
         "# What each kernel is compiled for, so that a tool can do so without a GPU.\nKERNEL_SIGNATURES = [\n";
     // Programs that are only launched with another have no entry of their own.
@@ -318,7 +273,6 @@ class TritonPrinter : public TargetPrinter {
       if (const auto* tiles = std::get_if<TileStep>(&program.steps[index]))
         (together ? joined : alone).insert(tiles->program);
     }
-    for (const Kernel& kernel : program.kernels) out += signature_of(launchable(kernel));
     for (int tiles = 0; tiles < static_cast<int>(program.tiles.size()); ++tiles)
       if (alone.contains(tiles) || !joined.contains(tiles)) out += signature_of(launchable(program.tiles[tiles]));
     for (const triton::JoinedLaunch& one : triton::joined_launches(program))
