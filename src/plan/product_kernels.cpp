@@ -112,7 +112,7 @@ KernelSchedule split_schedule(const std::vector<OperandDimension>& dimensions) {
     if (one.role == Role::kDepth) {
       axis.mapping = rows && whole <= kLongestTile ? Mapping::kTile : Mapping::kLoop;
       axis.width = rows ? std::min<int64_t>(whole, axis.mapping == Mapping::kTile ? whole : kElements)
-                        : std::min<int64_t>(whole, 512);
+                        : std::min<int64_t>(whole, 256);  // 512 by 32 are more than registers hold beside their counts
       if (axis.width >= (rows ? 8192 : 256)) schedule.warps = 8;
     } else if (one.role == Role::kOuter) {
       axis.mapping = Mapping::kGrid;

@@ -1,5 +1,6 @@
 // Golden tests: each file of tests/golden/module has sections parted by lines of dashes: the problem's source, the
-// graph, the program's kernels and steps (empty: every node is a library call), and the module that is written.
+// graph, the program's kernels (in KernelIR, printed as tile programs) and steps (empty: every node is a library call),
+// and the module that is written.
 // KW_UPDATE_GOLDEN=1 rewrites the last. tests/python/test_module_golden.py runs those modules.
 #include <gtest/gtest.h>
 
@@ -13,6 +14,7 @@
 #include "emit/python_text.hpp"
 #include "emit/scratch_memory.hpp"
 #include "ir/text.hpp"
+#include "plan/lifted_kernel.hpp"
 #include "support/text.hpp"
 
 using namespace kw;
@@ -43,6 +45,7 @@ ValueId value_named(const Graph& graph, const std::string& name) {
 // BASE", "graphs" (as a CUDA graph).
 Program read_program(const std::string& text, const Graph& graph) {
   Program program;
+  std::vector<std::vector<int>> buffers;  // of each tile program: which of the kernel's each of its own is
   std::string kernel_text;
   for (const std::string& line : split_lines(text)) {
     std::istringstream words(line);
@@ -52,9 +55,13 @@ Program read_program(const std::string& text, const Graph& graph) {
       const ValueId value = value_named(graph, name);
       program.steps.push_back(AllocateStep{value, name, graph.type(value)});
     } else if (verb == "run") {
-      KernelStep step;
-      words >> step.kernel;
-      while (words >> name) step.tensors.push_back(name);
+      size_t kernel = 0;
+      words >> kernel;
+      std::vector<std::string> given;
+      while (words >> name) given.push_back(name);
+      TileStep step;
+      step.program = static_cast<int>(kernel);
+      for (const int buffer : buffers.at(kernel)) step.tensors.push_back(given.at(buffer));
       program.steps.push_back(step);
     } else if (verb == "graphs") {
       program.graphs = true;
@@ -70,9 +77,14 @@ Program read_program(const std::string& text, const Graph& graph) {
     } else {
       kernel_text += line + "\n";
       if (line == "}") {
-        program.kernels.push_back(kernel_ir::parse_kernel(kernel_text));
-        kernel_ir::check_kernel(program.kernels.back());
-        kernel_ir::arrange(program.kernels.back());
+        plan::LoweredGroup group;
+        group.kernel = kernel_ir::parse_kernel(kernel_text);
+        kernel_ir::check_kernel(group.kernel);
+        for (size_t buffer = 0; buffer < group.kernel.buffers.size(); ++buffer)
+          group.buffers.push_back(static_cast<int>(buffer));
+        plan::ScheduledTiles tiles = plan::as_tiles(std::move(group));
+        program.tiles.push_back(std::move(tiles.program));
+        buffers.push_back(std::move(tiles.buffers));
         kernel_text.clear();
       }
     }
