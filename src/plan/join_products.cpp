@@ -109,8 +109,10 @@ class ProductJoiner {
     for_each_operand(graph.nodes[product.node],
                      [&](ValueId operand) { bytes += static_cast<double>(graph.type(operand).bytes()); });
     bytes += static_cast<double>(graph.type(product.result).bytes());
+    // Of very few they have smaller tiles.
     const auto made = [&](int64_t extent) {
-      return static_cast<double>(plan::ceil_divide(extent, rates_.tile) * rates_.tile) / static_cast<double>(extent);
+      const int64_t tile = std::min(rates_.tile, 8 * extent);
+      return static_cast<double>(plan::ceil_divide(extent, tile) * tile) / static_cast<double>(extent);
     };
     const bool tiles = product.left.dtype == DType::f32 && std::min(product.rows, product.columns) > 1;
     const double flops = product.flops() * (tiles ? made(product.rows) * made(product.columns) : 1.0);

@@ -10,8 +10,8 @@ namespace kw {
 // What a target's library reaches of the device's rates with products and attention.
 struct LibraryRates {
   double products = 0.92;
-  // In single precision they make results of so many rows and columns, of which some are in vain, but for vectors: 16
-  // rows by 8192 by 8192 took 0.236 ms on an H200, four times their bytes, and 128 rows 0.4.
+  // In single precision they make results of so many rows and columns, of which some are in vain, but for vectors: 8
+  // rows by 8192 by 8192 took 0.20 ms on an H200, three times their bytes, 16 rows 0.24, 4 rows 0.125.
   int64_t tile = 64;
   // Of attention in single precision; in 16 bits, and there with a mask, for which libraries may have slower kernels.
   double single_attention = 0.6, halves_attention = 1.0, masked_attention = 0.5;
