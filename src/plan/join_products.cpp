@@ -188,8 +188,9 @@ class ProductJoiner {
     const auto lowered = plan::lower_group(facts_, nodes, outputs);
     if (!lowered || !plan::takes(*scheduler, *lowered)) return std::nullopt;
     Joined made{{std::move(nodes), std::string(scheduler->name), scheduler->defaults(*lowered, device_)}};
-    made.seconds = plan::seconds_of(scheduler->lower(*lowered, made.group.parameters, device_), device_) +
-                   seconds_of_image(*lowered, made.group.parameters);
+    const auto kernels = plan::lowered_by(*scheduler, *lowered, made.group.parameters, device_);
+    if (!kernels) return std::nullopt;
+    made.seconds = plan::seconds_of(*kernels, device_) + seconds_of_image(*lowered, made.group.parameters);
     return made;
   }
 

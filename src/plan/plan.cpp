@@ -498,6 +498,44 @@ Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescript
   return program;
 }
 
+namespace {
+
+std::optional<std::string> why_refused(const GraphFacts& facts, const GroupSchedule& group,
+                                       const std::vector<ValueId>& outputs, const DeviceDescription& device) {
+  const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler, device);
+  auto lowered = scheduler && !outputs.empty() ? plan::lower_group(facts, group.nodes, outputs) : std::nullopt;
+  std::string why;
+  if (!lowered || plan::lowered_by(*scheduler, std::move(*lowered), group.parameters, device, &why))
+    return std::nullopt;
+  return why;
+}
+
+}  // namespace
+
+Schedule without_refused(const Graph& graph, Schedule schedule, const DeviceDescription& device,
+                         std::vector<RefusedGroup>& refused) {
+  const GraphFacts facts(graph);
+  const auto outputs = stored_values(facts, nodes_of(schedule));
+  std::vector<GroupSchedule> groups;
+  for (size_t at = 0; at < schedule.groups.size(); ++at) {
+    GroupSchedule& group = schedule.groups[at];
+    if (const auto why = why_refused(facts, group, outputs[at], device)) {
+      refused.push_back({group.nodes, *why});
+      for (const NodeId node : group.nodes)
+        if (facts.classes[node] != plan::OpClass::kView) groups.push_back({{node}, "extern", {}});
+    } else {
+      groups.push_back(std::move(group));
+    }
+  }
+  // What was made again in several groups is now there for all of them.
+  std::set<NodeId> alone;
+  std::erase_if(groups, [&](const GroupSchedule& group) {
+    return group.scheduler == "extern" && group.nodes.size() == 1 && !alone.insert(group.nodes[0]).second;
+  });
+  schedule.groups = std::move(groups);
+  return schedule;
+}
+
 std::vector<std::vector<plan::ParameterRange>> search_space(const Graph& graph, const Schedule& schedule,
                                                             const DeviceDescription& device) {
   const GraphFacts facts(graph);

@@ -21,6 +21,17 @@ Schedule default_schedule(const Graph& graph, const DeviceDescription& device);
 // nodes missing, a group that its scheduler cannot take) or is another target's.
 Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescription& device);
 
+// A group that lowering refuses though its scheduler took it, and why.
+struct RefusedGroup {
+  std::vector<NodeId> nodes;
+  std::string why;
+};
+
+// The schedule with such groups' nodes as library calls, each by itself: what a scheduler proposes and lowering refuses
+// is a gap of ours, for which a module need not do without the rest. Notes them in `refused`.
+Schedule without_refused(const Graph& graph, Schedule schedule, const DeviceDescription& device,
+                         std::vector<RefusedGroup>& refused);
+
 // The nodes of each group, in the order of the schedule.
 std::vector<std::vector<NodeId>> nodes_of(const Schedule& schedule);
 

@@ -20,6 +20,17 @@ bool takes(const Scheduler& scheduler, const LoweredGroup& group) {
          group.recurrence.has_value() == (scheduler.work == GroupWork::kRecurrences) && scheduler.can_take(group);
 }
 
+std::optional<ScheduledGroup> lowered_by(const Scheduler& scheduler, LoweredGroup group, const Parameters& parameters,
+                                         const DeviceDescription& device, std::string* why) {
+  try {
+    return scheduler.lower(std::move(group), parameters, device);
+  } catch (const Error& error) {
+    if (error.text().code != "bad-schedule") throw;
+    if (why) *why = error.text().message;
+    return std::nullopt;
+  }
+}
+
 const Scheduler* scheduler_for(const LoweredGroup& group, const DeviceDescription& device) {
   for (const Scheduler& scheduler : target_of(device).schedulers())
     if (takes(scheduler, group)) return &scheduler;

@@ -61,6 +61,9 @@ struct Scheduler {
 const Scheduler* scheduler_for(const LoweredGroup& group, const DeviceDescription& device);
 const Scheduler* find_scheduler(std::string_view name, const DeviceDescription& device);
 bool takes(const Scheduler& scheduler, const LoweredGroup& group);
+// As the scheduler lowers it; nullopt where lowering refuses what the scheduler makes of it. `why`: in its words.
+std::optional<ScheduledGroup> lowered_by(const Scheduler& scheduler, LoweredGroup group, const Parameters& parameters,
+                                         const DeviceDescription& device, std::string* why = nullptr);
 bool is_kernel(std::string_view scheduler);  // of a schedule's group: not "extern", a library call, nor "in_place"
 // Throws kUser where there is no such scheduler ("extern", a library call, takes no parameters), or it does not take
 // these. `group` names the group.

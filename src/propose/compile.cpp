@@ -8,6 +8,8 @@
 #include "emit/module_writer.hpp"
 #include "emit/target_printer.hpp"
 #include "emit/triton/keep_mask.hpp"
+#include "ir/op_registry.hpp"
+#include "ir/spoken_name.hpp"
 #include "plan/cuda_graph.hpp"
 #include "plan/plan.hpp"
 #include "support/error.hpp"
@@ -62,6 +64,25 @@ void count_steps(Compiled& compiled) {
       if (std::find(compiled.library_ops.begin(), compiled.library_ops.end(), op) == compiled.library_ops.end())
         compiled.library_ops.push_back(op);
     }
+}
+
+// By the default schedule, or, where lowering refuses what it proposes, without the groups that are refused.
+void lower_default(Compiled& compiled) {
+  try {
+    compiled.program = lower(compiled.graph, compiled.schedule, compiled.device);
+    return;
+  } catch (const Error& error) {
+    std::vector<RefusedGroup> refused;
+    compiled.schedule = without_refused(compiled.graph, std::move(compiled.schedule), compiled.device, refused);
+    if (refused.empty()) throw;
+    for (const RefusedGroup& group : refused) {
+      const Node& first = compiled.graph.nodes[static_cast<size_t>(group.nodes.front())];
+      compiled.left.push_back(fmt::format("the library computes {}{}: {}", spoken_name(base_name(first.op)),
+                                          group.nodes.size() > 1 ? " and what was to be fused with it" : "",
+                                          group.why));
+    }
+  }
+  compiled.program = lower(compiled.graph, compiled.schedule, compiled.device);
 }
 
 bool may_have_graphs(const CompileOptions& options) {
@@ -144,7 +165,7 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   if (options.caution >= Caution::kExactConvolutions) graph.tf32_convolutions = false;
   // A norm that nothing is fused with is one operator; and what the algebra makes of infinities may be what failed.
   if (options.caution >= Caution::kUnfused)
-    passes.disabled.insert(passes.disabled.end(), {"statistics", "linear_sums", "convolution_sums"});
+    passes.disabled.insert(passes.disabled.end(), {"statistics", "linear_sums", "convolution_sums", "position_means"});
   compiled.passes = run_passes(graph, passes);
   if (options.caution == Caution::kUnfused || options.caution == Caution::kLibrary) separate_groups(graph);
   compiled.graph = std::move(graph);
@@ -157,7 +178,7 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   lap("schedule");
   if (last == CompileStage::kSchedule && !may_have_graphs(options)) return compiled;
 
-  compiled.program = lower(compiled.graph, compiled.schedule, compiled.device);
+  lower_default(compiled);
   decide_graphs(compiled, options);
   if (last == CompileStage::kSchedule) return compiled;
   count_steps(compiled);

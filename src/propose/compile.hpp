@@ -54,6 +54,7 @@ struct Compiled {
   std::string source;                // the candidate: one Python file
   std::vector<std::string> kernels;  // names
   int library_calls = 0;
+  std::vector<std::string> left;         // groups that are the library's, though a scheduler took them: why each
   std::string why_no_graph;              // where a CUDA graph was asked for and cannot be: the reason
   std::vector<std::string> library_ops;  // each once, in order of first use
   PassReport passes;

@@ -132,6 +132,42 @@ TEST(Toy, HasSchedulesThatAreReadCheckedAndSearched) {
   EXPECT_EQ(space[0].ranges.at(0).name, "chunk");
 }
 
+// The other groups stay kernels.
+TEST(Toy, LeavesToTheLibraryWhatLoweringRefuses) {
+  const Compiled compiled = compile(parse_graph(R"(
+graph TooMany on cpu {
+  input %x : f32[4099] user args.0
+  input %y : f32[6, 5] user args.1
+  %minus = aten.neg.default(self=%x) : f32[4099]
+  %twice = aten.add.Tensor(self=%minus, other=%minus) : f32[4099]
+  %sign = aten.neg.default(self=%y) : f32[6, 5]
+  return %twice, %sign
+  group %minus, %twice
+  group %sign
+})"),
+                                    options_for(toy_target().default_device()));
+  EXPECT_EQ(compiled.library_calls, 2);
+  EXPECT_EQ(compiled.kernels.size(), 1u);
+  ASSERT_EQ(compiled.left.size(), 1u);
+  EXPECT_NE(compiled.left[0].find("the library computes neg and what was to be fused with it: kernel"),
+            std::string::npos)
+      << compiled.left[0];
+}
+
+// A schedule that somebody asks for is refused.
+TEST(Toy, RefusesASchedulePeopleAskFor) {
+  const CompileOptions options = options_for(toy_target().default_device());
+  Compiled compiled = compile(parse_graph(kSumsOfProducts), options);
+  compiled.graph = parse_graph(R"(
+graph TooMany on cpu {
+  input %x : f32[4099] user args.0
+  %minus = aten.neg.default(self=%x) : f32[4099]
+  return %minus
+})");
+  Schedule schedule{.target = "toy", .groups = {{{0}, "pointwise", {}}}, .graphs = false};
+  EXPECT_THROW(with_schedule(compiled, schedule, options), Error);
+}
+
 TEST(Toy, IsNothingThatLanguageModelsWriteFor) { EXPECT_THROW(language_of(toy_target()), Error); }
 
 TEST(Devices, RowsAreSpreadOverNoMoreProgramsThanAreSureToRunAtOnce) {

@@ -4,6 +4,7 @@
 
 #include "plan/axes.hpp"
 #include "plan/group_kinds.hpp"
+#include "support/error.hpp"
 #include "toy/printer.hpp"
 
 namespace kw::toy {
@@ -31,8 +32,14 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
 
 std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription&) { return chunks().ranges(); }
 
+// A gap of this target's: it finds only when it lowers that it cannot have so many.
+constexpr int64_t kTooMany = 4099;
+
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   const int inner = parallel_axes(group.kernel) - 1;
+  if (inner >= 0 && group.kernel.axes[inner].extent == kTooMany)
+    throw Error(ErrorKind::kUser, ErrorText{.message = "kernel '" + group.kernel.name + "' cannot be scheduled so",
+                                            .code = "bad-schedule"});
   for (auto& axis : group.kernel.axes) {
     axis.block = 1;
     axis.looped = kernel_ir::is_serial(axis);
