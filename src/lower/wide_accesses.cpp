@@ -224,6 +224,20 @@ class Widening {
     return condition.op == ScalarOp::kLess ? range.high < condition.bound : range.low >= condition.bound;
   }
 
+  // Does it hold wherever the others do? A row's end is not asked of elements that a whole vector before it has.
+  bool follows(const Condition& condition, const std::vector<Condition>& others) const {
+    if (is_implied(condition)) return true;
+    if (!condition.compares || condition.op != ScalarOp::kLess) return false;
+    return std::any_of(others.begin(), others.end(), [&](const Condition& other) {
+      if (!other.compares || other.op != ScalarOp::kLess) return false;
+      for (const int64_t times : {int64_t{1}, int64_t{2}, kLoadLength}) {
+        const auto beyond = kernel::as_constant(condition.index - other.index * Index(times));
+        if (beyond && times * (other.bound - 1) + *beyond < condition.bound) return true;
+      }
+      return false;
+    });
+  }
+
   // Conditions that say for each of the elements there what its own mask does; nullopt where there are none.
   std::optional<std::vector<Joint>> joint_mask(const Vector& vector) const {
     std::map<int64_t, std::vector<Condition>> own;
@@ -245,7 +259,7 @@ class Widening {
         else ways.insert(ways.begin(), {one, false});
         const auto holds = std::find_if(ways.begin(), ways.end(), [&](const Joint& way) {
           return std::all_of(own.begin(), own.end(), [&](const auto& other) {
-            return has(other.first, way.at(other.first)) || is_implied(way.at(other.first));
+            return has(other.first, way.at(other.first)) || follows(way.at(other.first), other.second);
           });
         });
         if (holds == ways.end()) return std::nullopt;
