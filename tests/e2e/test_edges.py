@@ -48,7 +48,7 @@ def test_in_triton(name: str, tmp_path: Path, interpreter: InterpreterProcess) -
     pytest.importorskip("triton")
     made, path = emitted(name, "triton", tmp_path)
     # The interpreter runs one program at a time: kernels whose programs wait for each other run in tests/device.
-    if "The programs of the row wait for each other." not in path.read_text():
+    if "its kernels' programs wait for each other" not in path.read_text():
         fault = interpreter.fault(edge=name, candidate=str(path))
         assert not fault, fault
     rows = (
