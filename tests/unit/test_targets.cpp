@@ -142,8 +142,6 @@ graph TooMany on cpu {
   %twice = aten.add.Tensor(self=%minus, other=%minus) : f32[4099]
   %sign = aten.neg.default(self=%y) : f32[6, 5]
   return %twice, %sign
-  group %minus, %twice
-  group %sign
 })"),
                                     options_for(toy_target().default_device()));
   EXPECT_EQ(compiled.library_calls, 2);

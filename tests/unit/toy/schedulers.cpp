@@ -37,9 +37,12 @@ constexpr int64_t kTooMany = 4099;
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   const int inner = parallel_axes(group.kernel) - 1;
-  if (inner >= 0 && group.kernel.axes[inner].extent == kTooMany)
-    throw Error(ErrorKind::kUser, ErrorText{.message = "kernel '" + group.kernel.name + "' cannot be scheduled so",
-                                            .code = "bad-schedule"});
+  if (inner >= 0 && group.kernel.axes[inner].extent == kTooMany) {
+    ErrorText text;
+    text.message = "kernel '" + group.kernel.name + "' cannot be scheduled so";
+    text.code = "bad-schedule";
+    throw Error(ErrorKind::kUser, std::move(text));
+  }
   for (auto& axis : group.kernel.axes) {
     axis.block = 1;
     axis.looped = kernel_ir::is_serial(axis);
