@@ -163,7 +163,10 @@ graph TooMany on cpu {
   return %minus
 })");
   Schedule schedule{.target = "toy", .groups = {{{0}, "pointwise", {}}}, .graphs = false};
-  EXPECT_THROW(with_schedule(compiled, schedule, options), Error);
+  try {
+    with_schedule(compiled, schedule, options);
+    FAIL();
+  } catch (const Error& error) { EXPECT_EQ(error.text().code, "bad-schedule") << error.what(); }
 }
 
 TEST(Toy, IsNothingThatLanguageModelsWriteFor) { EXPECT_THROW(language_of(toy_target()), Error); }

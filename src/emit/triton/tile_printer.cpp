@@ -318,9 +318,7 @@ class TilePrinter {
   void print_stack(const Instruction& one) {
     std::vector<std::string> parts;
     for (Value part : one.operands) parts.push_back(texts_[part].text);
-    const std::string text = stack_text(parts, rank_of(one.operands[0]), helpers_);
-    if (text.empty()) refuse("a stack of such tiles");
-    give(one.results[0], {text}, one.operands);
+    give(one.results[0], {stack_text(parts, rank_of(one.operands[0]), helpers_)}, one.operands);
   }
 
   void print_unstack(const Instruction& one) {
@@ -329,10 +327,8 @@ class TilePrinter {
       parts.push_back(uses_.is_used(part) ? name(part) : "_");
       texts_[part] = {name(part)};
     }
-    const size_t dimensions = rank_of(one.results[0]);
-    const std::string text = unstack_text(texts_[one.operands[0]].text, parts.size(), dimensions, helpers_);
-    if (text.empty()) refuse("a stack of such tiles");
-    assign(join(parts, ", "), text);
+    assign(join(parts, ", "),
+           unstack_text(texts_[one.operands[0]].text, parts.size(), rank_of(one.results[0]), helpers_));
   }
 
   // --- Memory ---
