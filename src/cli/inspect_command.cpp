@@ -7,12 +7,13 @@
 #include "cli/help_text.hpp"
 #include "cli/options.hpp"
 #include "emit/kernel_text.hpp"
-#include "tile/text.hpp"
 #include "ir/text.hpp"
 #include "judge/environment.hpp"
 #include "judge/problem_file.hpp"
+#include "kernel/text.hpp"
 #include "judge/session.hpp"
 #include "targets/targets.hpp"
+#include "tile/text.hpp"
 #include "plan/program_text.hpp"
 #include "plan/schedule_json.hpp"
 #include "propose/captured.hpp"
@@ -31,6 +32,7 @@ using Json = nlohmann::ordered_json;
 
 struct InspectArguments {
   std::string problem, stage = "source", target = "auto", size, caution = "fused", graphs = "auto";
+  std::string step;
   std::vector<std::string> disabled, before, after;
 };
 
@@ -46,8 +48,32 @@ std::string passes_text(const Compiled& compiled, const std::string& dumps) {
 std::string kernels_text(const Compiled& compiled) {
   std::string text = print(compiled.graph, compiled.program);
   for (const kernel_ir::Kernel& kernel : compiled.program.kernels) text += "\n" + kernel_ir::print(kernel);
-  for (const tile::Program& tiles : compiled.program.tiles) text += "\n" + tile::print_program(tiles);
+  for (const auto& source : compiled.program.sources)
+    text += "\n" + kernel::print_kernel(source->kernel) +
+            fmt::format("schedule {}\n", to_json(source->schedule, source->kernel).dump());
   return text;
+}
+
+// Of each kernel the steps that its schedule asks for, and the tile program after `step`; without one, the program that
+// is printed.
+std::string tiles_text(const Compiled& compiled, const std::string& step, Json& json) {
+  std::string text;
+  for (size_t at = 0; at < compiled.program.tiles.size(); ++at) {
+    const tile::Program& tiles = compiled.program.tiles[at];
+    const lower::Source& source = *compiled.program.sources[at];
+    lower::LoweringReport report;
+    const tile::Program made = lower::to_tiles(source.kernel, source.schedule, &report, step);
+    text += fmt::format("{}{:<24} {:>9} {:>13}\n", text.empty() ? "" : "\n", "step of " + tiles.name, "ms",
+                        "instructions");
+    Json steps = Json::array();
+    for (const lower::StepTiming& one : report.steps) {
+      text += fmt::format("{:<24} {:>9.2f} {:>13}\n", one.step, one.seconds * 1e3, one.instructions);
+      steps.push_back({{"name", one.step}, {"seconds", one.seconds}, {"instructions", one.instructions}});
+    }
+    text += "\n" + tile::print_program(step.empty() ? tiles : made);
+    json["tiles"].push_back({{"name", tiles.name}, {"steps", steps}});
+  }
+  return text.empty() ? "no kernel is made as a tile program\n" : text;
 }
 
 // As `optimize` would have it; without what was measured where there is no archive: nothing is kept here.
@@ -110,6 +136,8 @@ int inspect(const InspectArguments& options, Console& console) {
     const Compiled compiled = compile(std::move(graph), compile_options, CompileStage::kKernels);
     text = kernels_text(compiled);
     json["kernels"] = compiled.kernels;
+  } else if (options.stage == "tiles") {
+    text = tiles_text(compile(std::move(graph), compile_options, CompileStage::kKernels), options.step, json);
   } else {
     text = compile(std::move(graph), compile_options).source;
   }
@@ -126,11 +154,13 @@ void define_inspect(CLI::App& app, Invocation& invocation) {
   add_problem(app, options->problem)->required();
   add_target(app, options->target);
   add_size(app, options->size);
-  app.add_option("--stage", options->stage,
-                 "What to show: the captured graph; the passes with their times and the graph after them; the "
-                 "schedule, as groups of operations; the kernels, independent of a target; or the source of the module")
+  app.add_option(
+         "--stage", options->stage,
+         "What to show: the captured graph; the passes with their times and the graph after them; the "
+         "schedule, as groups of operations; the kernels, each with the schedule of its axes; the tile programs "
+         "that are made of both, with the steps of lowering; or the source of the module")
       ->capture_default_str()
-      ->check(CLI::IsMember({"graph", "passes", "schedule", "kernels", "source"}))
+      ->check(CLI::IsMember({"graph", "passes", "schedule", "kernels", "tiles", "source"}))
       ->type_name("STAGE")
       ->group(kInputOutput);
   app.add_option("--caution", options->caution,
@@ -155,6 +185,11 @@ void define_inspect(CLI::App& app, Invocation& invocation) {
       ->check(name_of_pass)
       ->default_str("none")
       ->type_name("NAME,...")
+      ->group(kCompiler);
+  app.add_option("--after", options->step, "With --stage tiles: print the tile programs as they are after this step")
+      ->check(CLI::IsMember(lower::step_names()))
+      ->default_str("none")
+      ->type_name("STEP")
       ->group(kCompiler);
   invocation.files = [options](CommandFiles& files) { files.reads_problem(options->problem); };
   invocation.run = [options](Console& console) { return inspect(*options, console); };

@@ -2,6 +2,7 @@
 // it; a target adds the kernels' source and how one is launched.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -9,6 +10,7 @@
 
 #include "emit/kernel_ir.hpp"
 #include "ir/graph.hpp"
+#include "lower/pipeline.hpp"
 #include "tile/program.hpp"
 
 namespace kw {
@@ -87,6 +89,7 @@ inline const std::vector<std::string>* kernel_tensors(const Step& step) {
 struct Program {
   std::vector<kernel_ir::Kernel> kernels;
   std::vector<tile::Program> tiles;
+  std::vector<std::shared_ptr<const lower::Source>> sources;  // [tile program] what it was made of
   std::vector<Step> steps;  // mutations and the return follow from the graph's outputs
   bool graphs = false;      // kernel_forward is captured into a CUDA graph
 };

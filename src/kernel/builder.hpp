@@ -15,6 +15,7 @@ class Builder {
   Symbol size(std::string name, SymbolRange range);
   Symbol axis(std::string name, Index extent, bool ordered = false);
   int buffer(std::string name, DType dtype, std::vector<Index> shape, BufferRole role, std::vector<Index> strides = {});
+  void align(int buffer, int64_t bytes) { kernel_.buffers[buffer].alignment = bytes; }
 
   ExprId constant(DType dtype, double number);
   ExprId constant(DType dtype, int64_t integer);

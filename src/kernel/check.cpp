@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <set>
 
@@ -71,6 +72,8 @@ class Checker {
       name(buffer.name);
       for (const Index& size : buffer.shape) check_index(size, true);
       for (const Index& stride : buffer.strides) check_index(stride, true);
+      require(buffer.alignment > 0 && std::has_single_bit(static_cast<uint64_t>(buffer.alignment)),
+              fmt::format("the alignment of '{}' is no power of two", buffer.name));
       require(buffer.strides.empty() || buffer.strides.size() == buffer.shape.size(),
               fmt::format("'{}' has {} sizes and {} strides", buffer.name, buffer.shape.size(), buffer.strides.size()));
     }

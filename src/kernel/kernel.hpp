@@ -36,6 +36,7 @@ struct Buffer {
   std::vector<Index> shape;    // over sizes
   std::vector<Index> strides;  // in elements; empty: row-major and dense
   BufferRole role = BufferRole::kInput;
+  int64_t alignment = 16;  // bytes that divide the address of its first element
 };
 
 using ExprId = int32_t;

@@ -133,7 +133,8 @@ class Parser {
     const DType type = dtype();
     std::vector<Index> sizes = shape(), strides;
     if (reader_.accept("strides")) strides = shape();
-    buffers_[name] = builder_.buffer(name, type, std::move(sizes), role, std::move(strides));
+    const int made = buffers_[name] = builder_.buffer(name, type, std::move(sizes), role, std::move(strides));
+    if (reader_.accept("align")) builder_.align(made, reader_.integer());
   }
 
   void state() {

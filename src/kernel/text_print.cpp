@@ -123,9 +123,10 @@ class Printer {
 
   void print_buffer(const Buffer& buffer) {
     constexpr std::string_view kRoles[] = {"in", "out", "inout"};
-    line(fmt::format("  {} {}: {}{}{}", kRoles[static_cast<size_t>(buffer.role)], buffer.name,
+    line(fmt::format("  {} {}: {}{}{}{}", kRoles[static_cast<size_t>(buffer.role)], buffer.name,
                      kw::name_of(buffer.dtype), shape(buffer.shape),
-                     buffer.strides.empty() ? "" : " strides " + shape(buffer.strides)));
+                     buffer.strides.empty() ? "" : " strides " + shape(buffer.strides),
+                     buffer.alignment == Buffer().alignment ? "" : fmt::format(" align {}", buffer.alignment)));
   }
 
   bool has_names(ExprId id) const {

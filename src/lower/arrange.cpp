@@ -8,23 +8,14 @@
 #include <optional>
 #include <set>
 
-#include "lower/cache_hints.hpp"
 #include "lower/cooperative.hpp"
 #include "lower/dead_code.hpp"
 #include "lower/looped_folds.hpp"
 #include "lower/needed.hpp"
 #include "lower/online.hpp"
-#include "lower/products_first.hpp"
-#include "lower/read_ahead.hpp"
 #include "lower/scans.hpp"
-#include "lower/serpentine.hpp"
-#include "lower/shared_loops.hpp"
-#include "lower/skip_masked.hpp"
-#include "lower/unrolled_tiles.hpp"
 #include "lower/values.hpp"
-#include "lower/walkers.hpp"
 #include "tile/consumers.hpp"
-#include "tile/verifier.hpp"
 
 namespace kw::lower {
 namespace {
@@ -53,7 +44,7 @@ class Arranger {
   Arranger(const kernel::Kernel& kernel, const KernelSchedule& schedule)
       : values_(kernel, schedule), first_sibling_(first_siblings(kernel)) {}
 
-  tile::Program run() {
+  Mapped run() {
     refuse_what_cannot_be_kept();
     std::vector<Goal> goals;
     for (size_t store = 0; store < values_.kernel.stores.size(); ++store)
@@ -61,33 +52,12 @@ class Arranger {
     arrange_block(goals);
     values_.mapped.program.body = values_.emission.finish();
     remove_dead_code(values_.mapped.program);
-    take_tiles_apart();
-    join_shared_loops(values_.mapped.program);
-    for (const MappedLoop& loop : values_.mapped.nest)
-      if (loop.ahead > 1) read_ahead(values_.mapped.program, loop.variable, loop.ahead);
-    if (values_.mapped.serpentine) turn_later_walks(values_.mapped.program);
-    if (values_.mapped.cache_hints)
-      give_cache_hints(values_.mapped.program, folded_symbols(values_.kernel, values_.mapped));
-    if (values_.mapped.skip_masked) skip_masked_blocks(values_.mapped.program);
-    if (values_.mapped.walkers > 0) walk_blocks(values_.mapped.program, values_.mapped.axes, values_.mapped.walkers);
     if (const std::string why = tile::why_no_consumers(values_.mapped.program); !why.empty())
       values_.refuse(why, "Leave consumers away, or change what they cannot do.");
-    if (values_.mapped.program.consumers.count > 1) put_products_first(values_.mapped.program);
-    tile::verify(values_.mapped.program);
-    return std::move(values_.mapped.program);
+    return std::move(values_.mapped);
   }
 
  private:
-  void take_tiles_apart() {
-    tile::Program& program = values_.mapped.program;
-    Lanes unrolled;
-    for (const MappedAxis& axis : values_.mapped.axes)
-      if (axis.unrolled && axis.lane >= 0) unrolled.push_back(axis.lane);
-    if (unrolled.empty()) return;
-    program = take_apart(program, unrolled);
-    remove_dead_code(program);
-  }
-
   void refuse_what_cannot_be_kept() const {
     if (values_.mapped.serpentine && !values_.kernel.states.empty())
       values_.refuse("states are carried along an axis, so that no walk of it may turn round");
@@ -580,7 +550,7 @@ class Arranger {
 
 }  // namespace
 
-tile::Program arrange(const kernel::Kernel& kernel, const KernelSchedule& schedule) {
+Mapped arrange(const kernel::Kernel& kernel, const KernelSchedule& schedule) {
   return Arranger(kernel, schedule).run();
 }
 

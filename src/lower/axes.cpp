@@ -34,11 +34,8 @@ class Mapper {
     program().approximate = schedule_.approximate;
     mapped_.scheme = schedule_.scheme;
     mapped_.bulk = schedule_.bulk;
-    mapped_.skip_masked = schedule_.skip_masked;
-    mapped_.walkers = schedule_.walkers;
-    mapped_.loads_first = schedule_.loads_first;
-    mapped_.cache_hints = schedule_.cache_hints;
     mapped_.serpentine = schedule_.serpentine;
+    mapped_.loads_first = schedule_.loads_first;
     mapped_.axes.resize(kernel_.symbols.size());
     size_t place = 0;
     for (kernel::Symbol axis : kernel::axes_of(kernel_)) schedules_[axis] = &schedule_.axes[place++];
@@ -57,6 +54,7 @@ class Mapper {
       one.name = buffer.name;
       one.dtype = buffer.dtype;
       one.role = role_of(buffer.role);
+      one.alignment = buffer.alignment;
       for (const kernel::Index& size : buffer.shape) one.shape.push_back(mapped_.translate(size));
       for (const kernel::Index& stride : buffer.strides) one.strides.push_back(mapped_.translate(stride));
       program().buffers.push_back(std::move(one));

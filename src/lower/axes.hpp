@@ -54,8 +54,7 @@ struct Mapped {
   std::vector<MappedLoop> nest;  // outermost first
   MappedRows shared;
   Scheme scheme = Scheme::kIeee;
-  bool bulk = false, skip_masked = false, loads_first = false, cache_hints = false, serpentine = false;
-  int64_t walkers = 0;
+  bool bulk = false, loads_first = false, serpentine = false;
   tile::Index translate(const kernel::Index& index, bool whole = false) const;
 };
 

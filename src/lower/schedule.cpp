@@ -19,6 +19,33 @@ constexpr std::pair<Mapping, std::string_view> kMappingNames[] = {
 
 constexpr std::pair<Scheme, std::string_view> kSchemeNames[] = {{Scheme::kIeee, "ieee"}, {Scheme::kFp16x3, "fp16x3"}};
 
+constexpr std::pair<std::string_view, bool KernelSchedule::*> kFlags[] = {
+    {"bulk", &KernelSchedule::bulk},
+    {"skip_masked", &KernelSchedule::skip_masked},
+    {"loads_first", &KernelSchedule::loads_first},
+    {"approximate", &KernelSchedule::approximate},
+    {"cache_hints", &KernelSchedule::cache_hints},
+    {"serpentine", &KernelSchedule::serpentine},
+    {"wide_accesses", &KernelSchedule::wide_accesses},
+};
+
+constexpr std::pair<std::string_view, bool AxisSchedule::*> kAxisFlags[] = {
+    {"online", &AxisSchedule::online},
+    {"bounded", &AxisSchedule::bounded},
+    {"stops", &AxisSchedule::stops},
+    {"network", &AxisSchedule::network},
+    {"unrolled", &AxisSchedule::unrolled},
+    {"threads", &AxisSchedule::threads},
+    {"simd", &AxisSchedule::simd},
+    {"last", &AxisSchedule::last},
+    {"cooperative", &AxisSchedule::cooperative},
+};
+
+template <typename Flags>
+auto find_flag(const Flags& flags, const std::string& name) {
+  return std::find_if(std::begin(flags), std::end(flags), [&](const auto& one) { return one.first == name; });
+}
+
 // A tile has no more elements in Triton, and no row is longer.
 constexpr int64_t kWidest = 1 << 20;
 constexpr int64_t kMostAhead = 256, kMostStages = 16, kMostWarps = 32, kMostRegisters = 255, kMostConsumers = 2;
@@ -61,25 +88,21 @@ class ScheduleReader {
         schedule_.walkers = whole(value, "walkers", 1, int64_t{1} << 30);
       } else if (key == "scheme") {
         schedule_.scheme = read_scheme(value);
-      } else if (key == "bulk" || key == "skip_masked" || key == "loads_first" || key == "approximate" ||
-                 key == "cache_hints" || key == "serpentine") {
-        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", key, value.dump()));
-        (key == "bulk"          ? schedule_.bulk
-         : key == "skip_masked" ? schedule_.skip_masked
-         : key == "loads_first" ? schedule_.loads_first
-         : key == "approximate" ? schedule_.approximate
-         : key == "serpentine"  ? schedule_.serpentine
-                                : schedule_.cache_hints) = value.get<bool>();
+      } else if (const auto flag = find_flag(kFlags, key); flag != std::end(kFlags)) {
+        schedule_.*flag->second = boolean(value, key);
       } else if (key == "nest") {
         read_nest(value);
       } else if (key == "order") {
         read_order(value);
       } else if (key == "consumers") {
         read_consumers(value);
+      } else if (key == "steps_inside") {
+        read_steps_inside(value);
       } else {
         refuse(fmt::format("there is no axis or parameter '{}'", key),
                fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, skip_masked, "
-                           "walkers, loads_first, approximate, cache_hints, serpentine, consumers, nest and order.",
+                           "walkers, loads_first, approximate, cache_hints, serpentine, wide_accesses, consumers, "
+                           "steps_inside, nest and order.",
                            list_of(names_)));
       }
     }
@@ -108,6 +131,11 @@ class ScheduleReader {
     return number;
   }
 
+  static bool boolean(const Json& value, const std::string& what) {
+    if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
+    return value.get<bool>();
+  }
+
   AxisSchedule read_axis(const std::string& axis, const Json& json) {
     if (!json.is_object()) refuse(fmt::format("axis '{}' has {}, but expects an object", axis, json.dump()));
     AxisSchedule result;
@@ -122,32 +150,10 @@ class ScheduleReader {
         ++mappings;
       } else if (key == "stages") {
         result.stages = static_cast<int>(whole(value, what, 1, kMostStages));
-      } else if (key == "online") {
-        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
-        result.online = value.get<bool>();
-      } else if (key == "bounded") {
-        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
-        result.bounded = value.get<bool>();
-      } else if (key == "stops") {
-        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
-        result.stops = value.get<bool>();
-      } else if (key == "network") {
-        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
-        result.network = value.get<bool>();
       } else if (key == "ahead") {
         result.ahead = power_of_two(value, what, kMostAhead);
-      } else if (key == "unrolled") {
-        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
-        result.unrolled = value.get<bool>();
-      } else if (key == "threads" || key == "simd") {
-        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
-        (key == "simd" ? result.simd : result.threads) = value.get<bool>();
-      } else if (key == "cooperative") {
-        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
-        result.cooperative = value.get<bool>();
-      } else if (key == "last") {
-        if (!value.is_boolean()) refuse(fmt::format("{} is {}, but must be true or false", what, value.dump()));
-        result.last = value.get<bool>();
+      } else if (const auto flag = find_flag(kAxisFlags, key); flag != std::end(kAxisFlags)) {
+        result.*flag->second = boolean(value, what);
       } else if (key == "split") {
         result.split = power_of_two(value, what, kWidest);
       } else if (key == "within") {
@@ -236,6 +242,40 @@ class ScheduleReader {
       else refuse(fmt::format("consumers has no parameter '{}'", key), "It has along, count and programs.");
     }
     if (schedule_.consumers.count == 1) refuse("consumers needs a count");
+  }
+
+  void read_steps_inside(const Json& json) {
+    if (!json.is_object()) refuse(fmt::format("steps_inside is {}, but must be an object", json.dump()));
+    StepsInside& steps = schedule_.steps_inside;
+    for (const auto& [key, value] : json.items()) {
+      if (key == "size" && value.is_string()) steps.size = value.get<std::string>();
+      else if (key == "count") steps.count = whole(value, "'count' of steps_inside", 1, kWidest);
+      else if (key == "same") read_same(value);
+      else if (key == "size") refuse(fmt::format("'size' of steps_inside is {}, but must be a name", value.dump()));
+      else refuse(fmt::format("steps_inside has no parameter '{}'", key), "It has size, count and same.");
+    }
+    const auto size = std::find_if(kernel_.symbols.begin(), kernel_.symbols.end(), [&](const kernel::SymbolInfo& one) {
+      return one.kind == kernel::SymbolKind::kSize && one.name == steps.size;
+    });
+    if (size == kernel_.symbols.end())
+      refuse(fmt::format("steps_inside names '{}', which is no run-time size", steps.size));
+    if (steps.count > size->range.high + 1)
+      refuse(
+          fmt::format("steps_inside has {} steps, but '{}' is {} at most", steps.count, size->name, size->range.high));
+  }
+
+  void read_same(const Json& json) {
+    const auto names_buffer = [&](const Json& name, kernel::BufferRole role) {
+      return name.is_string() && std::any_of(kernel_.buffers.begin(), kernel_.buffers.end(), [&](const auto& buffer) {
+               return buffer.name == name.get<std::string>() && buffer.role == role;
+             });
+    };
+    for (const Json& pair : json.is_array() ? json : Json::array({json})) {
+      if (!pair.is_array() || pair.size() != 2 || !names_buffer(pair[0], kernel::BufferRole::kInput) ||
+          !names_buffer(pair[1], kernel::BufferRole::kOutput))
+        refuse(fmt::format("'same' of steps_inside has {}, but wants pairs of an input and an output", pair.dump()));
+      schedule_.steps_inside.same.emplace_back(pair[0].get<std::string>(), pair[1].get<std::string>());
+    }
   }
 
   const AxisSchedule* find(const std::string& name) const {
@@ -385,18 +425,11 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     for (const auto& [mapping, name] : kMappingNames)
       if (mapping == axis.mapping) one[std::string(name)] = axis.width;
     if (axis.stages != 0) one["stages"] = axis.stages;
-    if (axis.online) one["online"] = true;
-    if (axis.bounded) one["bounded"] = true;
-    if (axis.stops) one["stops"] = true;
-    if (axis.network) one["network"] = true;
     if (axis.ahead != 1) one["ahead"] = axis.ahead;
-    if (axis.unrolled) one["unrolled"] = true;
-    if (axis.threads) one["threads"] = true;
-    if (axis.simd) one["simd"] = true;
-    if (axis.last) one["last"] = true;
+    for (const auto& [name, flag] : kAxisFlags)
+      if (axis.*flag) one[std::string(name)] = true;
     if (axis.split != 1) one["split"] = axis.split;
     if (!axis.within.empty()) one["within"] = axis.within;
-    if (axis.cooperative) one["cooperative"] = true;
     json[kernel.symbols[axes[place]].name] = std::move(one);
   }
   for (const std::vector<std::string>& loop : schedule.nest)
@@ -409,13 +442,13 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
   if (schedule.consumers.programs > 0) json["consumers"]["programs"] = schedule.consumers.programs;
   for (const auto& [scheme, name] : kSchemeNames)
     if (scheme == schedule.scheme && scheme != Scheme::kIeee) json["scheme"] = name;
-  if (schedule.bulk) json["bulk"] = true;
-  if (schedule.skip_masked) json["skip_masked"] = true;
+  for (const auto& [name, flag] : kFlags)
+    if (schedule.*flag) json[std::string(name)] = true;
   if (schedule.walkers) json["walkers"] = schedule.walkers;
-  if (schedule.loads_first) json["loads_first"] = true;
-  if (schedule.approximate) json["approximate"] = true;
-  if (schedule.cache_hints) json["cache_hints"] = true;
-  if (schedule.serpentine) json["serpentine"] = true;
+  if (const StepsInside& steps = schedule.steps_inside; !steps.size.empty()) {
+    json["steps_inside"] = {{"size", steps.size}, {"count", steps.count}};
+    for (const auto& [read, written] : steps.same) json["steps_inside"]["same"].push_back({read, written});
+  }
   json["warps"] = schedule.warps;
   if (schedule.max_registers) json["registers"] = schedule.max_registers;
   return json;

@@ -50,6 +50,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernel/kernel.hpp"
@@ -91,12 +92,21 @@ struct ConsumersSchedule {
   bool operator==(const ConsumersSchedule&) const = default;
 };
 
+// Launches that a run-time size counts, as one launch whose blocks walk them (steps_inside.hpp).
+struct StepsInside {
+  std::string size = {};  // empty: none
+  int64_t count = 1;
+  std::vector<std::pair<std::string, std::string>> same = {};  // buffers that are the same memory: read, written
+  bool operator==(const StepsInside&) const = default;
+};
+
 struct KernelSchedule {
   std::vector<AxisSchedule> axes;  // [place among the kernel's axes]
   // Looped axes, outermost first, those of one loop together; empty: as the kernel has them, each with its own.
   std::vector<std::vector<std::string>> nest;
   OrderSchedule order;
   ConsumersSchedule consumers;
+  StepsInside steps_inside;
   Scheme scheme = Scheme::kIeee;
   bool bulk = false;         // tiles of two and more dimensions are loaded by the bulk copy engine where they are boxes
   bool skip_masked = false;  // blocks that would store nothing stop early
@@ -105,6 +115,7 @@ struct KernelSchedule {
   bool cache_hints = false;  // loads along folded axes say what the cache should keep
   bool serpentine = false;   // a walk over what the walk before has read turns round
   bool approximate = false;  // functions may be computed as the hardware approximates them
+  bool wide_accesses = false;  // elements side by side are read and written together
   int warps = 4;
   int max_registers = 0;  // a thread may take; 0: as many as the compiler likes
   bool operator==(const KernelSchedule&) const = default;

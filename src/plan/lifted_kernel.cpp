@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "lower/arrange.hpp"
-#include "lower/late_operations.hpp"
-#include "lower/wide_accesses.hpp"
+#include "lower/pipeline.hpp"
 #include "plan/axes.hpp"
 #include "plan/group_kinds.hpp"
 #include "plan/lift.hpp"
@@ -114,16 +112,8 @@ class Lifter {
       const DType dtype = kernel.buffers[store.access.buffer].dtype;
       return dtype == DType::f16 || dtype == DType::bf16;
     });
-    ScheduledTiles tiles{lower::arrange(draft_.build.finish(), draft_.schedule), std::move(draft_.tensors),
-                         std::move(draft_.offsets)};
-    for (size_t buffer = 0; buffer < kernel.buffers.size(); ++buffer)
-      if (!kernel.buffers[buffer].aligned)
-        tiles.program.buffers[buffer].alignment = size_of(kernel.buffers[buffer].dtype);
-    if (walk_.wide_accesses) {
-      lower::widen_accesses(tiles.program);
-      lower::delay_operations(tiles.program);
-    }
-    return tiles;
+    draft_.schedule.wide_accesses = walk_.wide_accesses;
+    return lowered(draft_, draft_.schedule);
   }
 
  private:
@@ -131,8 +121,9 @@ class Lifter {
     const kernel_ir::Kernel& kernel = group_.kernel;
     for (size_t buffer = 0; buffer < kernel.buffers.size(); ++buffer) {
       const kernel_ir::Buffer& one = kernel.buffers[buffer];
-      draft_.buffer(one.name, one.dtype, {one.elements}, {}, role_of(kernel, static_cast<int>(buffer)),
-                    group_.buffers[buffer]);
+      const int made = draft_.buffer(one.name, one.dtype, {one.elements}, {}, role_of(kernel, static_cast<int>(buffer)),
+                                     group_.buffers[buffer]);
+      if (!one.aligned) draft_.build.align(made, size_of(one.dtype));
     }
   }
 

@@ -268,6 +268,7 @@ class ProgramBuilder {
     pending.step = program_.steps.size();
     pending.placed = move_offsets_out(one.program);
     pending.program = std::move(one.program);
+    pending.source = std::move(one.source);
     pending.identity = identity_of(pending.placed.program);
     offsets_of_[pending.identity].insert(pending.placed.offsets);
     TileStep step;
@@ -336,7 +337,8 @@ class ProgramBuilder {
       auto& step = std::get<TileStep>(program_.steps[pending.step]);
       const bool shared = offsets_of_[pending.identity].size() > 1;
       for (size_t at = 0; at < step.offsets.size() && shared; ++at) step.offsets[at] += pending.placed.offsets[at];
-      step.program = intern(shared ? std::move(pending.placed.program) : std::move(pending.program));
+      step.program = intern(shared ? std::move(pending.placed.program) : std::move(pending.program),
+                            std::move(pending.source));
     }
   }
 
@@ -363,19 +365,21 @@ class ProgramBuilder {
     return place->second;
   }
 
-  int intern(tile::Program tiles) {
+  int intern(tile::Program tiles, std::shared_ptr<const lower::Source> source) {
     const auto [place, added] = known_tiles_.emplace(identity_of(tiles), static_cast<int>(program_.tiles.size()));
     if (!added) return place->second;
     const std::string wanted = tiles.name;
     for (int count = 2; !kernel_names_.insert(tiles.name).second; ++count)
       tiles.name = wanted + "_" + std::to_string(count);
     program_.tiles.push_back(std::move(tiles));
+    program_.sources.push_back(std::move(source));
     return place->second;
   }
 
   struct PendingTiles {
     size_t step = 0;  // of program_.steps
     tile::Program program;
+    std::shared_ptr<const lower::Source> source;
     PlacedTiles placed;
     std::string identity;  // of placed.program
   };
@@ -488,7 +492,7 @@ Schedule default_schedule(const Graph& graph, const DeviceDescription& device) {
   return schedule;
 }
 
-Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescription& device) {
+Program make_program(const Graph& graph, const Schedule& schedule, const DeviceDescription& device) {
   const GraphFacts facts(graph);
   check_schedule(facts, schedule, device);
   const std::map<ValueId, Place> places = places_of(facts, schedule);

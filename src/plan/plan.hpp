@@ -19,7 +19,7 @@ Schedule default_schedule(const Graph& graph, const DeviceDescription& device);
 
 // Throws kUser when the schedule does not fit the graph (unknown scheduler or parameter, a value that is not allowed,
 // nodes missing, a group that its scheduler cannot take) or is another target's.
-Program lower(const Graph& graph, const Schedule& schedule, const DeviceDescription& device);
+Program make_program(const Graph& graph, const Schedule& schedule, const DeviceDescription& device);
 
 // A group that lowering refuses though its scheduler took it, and why.
 struct RefusedGroup {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <map>
 
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "plan/lift.hpp"
 #include "plan/product_lowering.hpp"
 #include "tile/verifier.hpp"
@@ -334,6 +334,15 @@ void KernelDraft::store(int buffer, const std::vector<kernel::Index>& places, Ex
   build.store(access(buffer, places, mask), value);
 }
 
+ScheduledTiles lowered(KernelDraft& draft, const lower::KernelSchedule& schedule) {
+  auto source = std::make_shared<const lower::Source>(lower::Source{draft.build.finish(), schedule});
+  tile::Program program = lower::to_tiles(source->kernel, source->schedule);
+  return {.program = std::move(program),
+          .buffers = std::move(draft.tensors),
+          .offsets = std::move(draft.offsets),
+          .source = std::move(source)};
+}
+
 // --- ProductKernels ---
 
 int ProductKernels::scratch(const std::string& name, DType dtype, const Shape& shape, const Shape& strides) {
@@ -347,18 +356,18 @@ int ProductKernels::scratch(const std::string& name, DType dtype, const Shape& s
 }
 
 void ProductKernels::finish(KernelDraft& draft, const KernelSchedule& schedule) {
-  const kernel::Kernel kernel = draft.build.finish();
-  ScheduledTiles tiles{lower::arrange(kernel, schedule), std::move(draft.tensors), std::move(draft.offsets)};
-  for (size_t buffer = 0; buffer < tiles.buffers.size(); ++buffer) {
-    tile::Buffer& one = tiles.program.buffers[buffer];
-    if (tiles.buffers[buffer] >= 0 && !is_aligned(tiles.buffers[buffer], tiles.offsets[buffer], one.dtype))
-      one.alignment = size_of(one.dtype);
+  for (size_t buffer = 0; buffer < draft.tensors.size(); ++buffer) {
+    const DType dtype = draft.build.kernel().buffers[buffer].dtype;
+    if (!is_aligned(draft.tensors[buffer], draft.offsets[buffer], dtype))
+      draft.build.align(static_cast<int>(buffer), size_of(dtype));
   }
-  result_.tiles.push_back(std::move(tiles));
+  result_.tiles.push_back(lowered(draft, schedule));
 }
 
+// Tensors of our own are aligned; where a buffer starts within one may not be.
 bool ProductKernels::is_aligned(int value, int64_t offset, DType dtype) const {
   bool aligned = offset * size_of(dtype) % 16 == 0;
+  if (value < 0) return aligned;
   const auto also = [&](const LoweredGroup& group) {
     for (size_t buffer = 0; buffer < group.buffers.size(); ++buffer)
       if (group.buffers[buffer] == value) aligned = aligned && group.kernel.buffers[buffer].aligned;

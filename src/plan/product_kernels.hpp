@@ -105,6 +105,9 @@ class KernelDraft {
   std::set<std::string> names_ = {"gl", "gluon", "hopper", "tl", "triton"};
 };
 
+// Of a finished draft.
+ScheduledTiles lowered(KernelDraft& draft, const lower::KernelSchedule& schedule);
+
 class ProductKernels {
  protected:
   // `operands`: those whose alignment is known besides the group's buffers.

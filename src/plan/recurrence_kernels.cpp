@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "lower/chained_products.hpp"
-#include "lower/steps_inside.hpp"
+#include "lower/pipeline.hpp"
 #include "plan/pieces.hpp"
 #include "plan/scheduled_draft.hpp"
 #include "support/error.hpp"
@@ -108,16 +107,7 @@ class RecurrenceKernels : ProductKernels {
     return -1 - scratch(name, dtype, shape, contiguous_strides(shape));
   }
 
-  // Tensors of our own are aligned; where a buffer starts within one may not be.
-  void finish(ScheduledDraft& draft) {
-    ProductKernels::finish(draft, draft.schedule);
-    ScheduledTiles& made = result_.tiles.back();
-    for (size_t buffer = 0; buffer < made.buffers.size(); ++buffer) {
-      tile::Buffer& one = made.program.buffers[buffer];
-      if (made.buffers[buffer] < 0 && made.offsets[buffer] * size_of(one.dtype) % 16 != 0)
-        one.alignment = size_of(one.dtype);
-    }
-  }
+  void finish(ScheduledDraft& draft) { ProductKernels::finish(draft, draft.schedule); }
 
   static int operand(KernelDraft& draft, const StridedOperand& operand, const Shape& shape) {
     return draft.buffer(operand.lies.name, operand.lies.dtype, shape, operand.strides, BufferRole::kInput,
@@ -341,32 +331,34 @@ class RecurrenceKernels : ProductKernels {
     compute(wave, first + layers == one_.layers);
     draft.schedule.loads_first = true;
     draft.schedule.warps = blocks_.warps;
-    finish(draft);
-    if (blocks_.persistent) walk_inside(launches, both_ways ? first : 0);
-    else result_.tiles.back().repetition = Repetition{launches, size};
+    if (blocks_.persistent) {
+      walk_inside(draft, size, launches, both_ways ? first : 0);
+    } else {
+      finish(draft);
+      result_.tiles.back().repetition = Repetition{launches, size};
+    }
   }
 
-  // The launches of the last kernel as one.
-  void walk_inside(int64_t launches, int64_t walk) {
+  // The launches as one.
+  void walk_inside(ScheduledDraft& draft, const std::string& size, int64_t launches, int64_t walk) {
+    const std::vector<kernel::Buffer>& buffers = draft.build.kernel().buffers;
+    lower::StepsInside& inside = draft.schedule.steps_inside;
+    inside.size = size;
+    inside.count = launches;
+    std::vector<size_t> written_ones;
+    for (size_t read = 0; read < buffers.size(); ++read)
+      for (size_t written = 0; written < buffers.size(); ++written)
+        if (draft.tensors[read] == draft.tensors[written] && buffers[read].role == BufferRole::kInput &&
+            buffers[written].role == BufferRole::kOutput) {
+          inside.same.emplace_back(buffers[read].name, buffers[written].name);
+          written_ones.push_back(written);
+        }
+    finish(draft);
     ScheduledTiles& made = result_.tiles.back();
-    const auto& symbols = made.program.symbols;
-    const auto step = std::find_if(symbols.begin(), symbols.end(), [](const tile::SymbolInfo& symbol) {
-      return symbol.kind == tile::SymbolKind::kSize;
-    });
-    std::vector<lower::SameMemory> same;
-    for (int read = 0; read < std::ssize(made.buffers); ++read)
-      for (int written = 0; written < std::ssize(made.buffers); ++written)
-        if (made.buffers[read] == made.buffers[written] &&
-            made.program.buffers[read].role == tile::BufferRole::kInput &&
-            made.program.buffers[written].role == tile::BufferRole::kOutput)
-          same.push_back({read, written});
-    lower::chain_products(made.program);
-    made.program = lower::with_steps_inside(std::move(made.program), static_cast<Symbol>(step - symbols.begin()),
-                                            launches, same);
-    std::sort(same.begin(), same.end(), [](const auto& a, const auto& b) { return a.written > b.written; });
-    for (const lower::SameMemory& pair : same) {
-      made.buffers.erase(made.buffers.begin() + pair.written);
-      made.offsets.erase(made.offsets.begin() + pair.written);
+    std::sort(written_ones.rbegin(), written_ones.rend());
+    for (const size_t written : written_ones) {
+      made.buffers.erase(made.buffers.begin() + static_cast<std::ptrdiff_t>(written));
+      made.offsets.erase(made.offsets.begin() + static_cast<std::ptrdiff_t>(written));
     }
     made.buffers.push_back(arrived_);
     made.offsets.push_back(walk * kCounterPlaces);

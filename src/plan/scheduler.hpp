@@ -2,6 +2,7 @@
 // into kernels. A table for each target (Target::schedulers); each scheduler in its own file.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,12 +29,14 @@ struct ScheduledKernel {
   std::vector<int> buffers;
 };
 
-// A kernel of the newer form. Its buffers start `offsets[i]` elements into what they lie in.
+// A kernel of the newer form, and what it was lowered from. Its buffers start `offsets[i]` elements into what they lie
+// in.
 struct ScheduledTiles {
   tile::Program program;
   std::vector<int> buffers;
   std::vector<int64_t> offsets;
   std::optional<Repetition> repetition = {};
+  std::shared_ptr<const lower::Source> source = {};
   bool by_last = false;  // its one block's work is done by the last block of the tile program before to end
 };
 

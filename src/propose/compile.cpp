@@ -69,7 +69,7 @@ void count_steps(Compiled& compiled) {
 // By the default schedule, or, where lowering refuses what it proposes, without the groups that are refused.
 void lower_default(Compiled& compiled) {
   try {
-    compiled.program = lower(compiled.graph, compiled.schedule, compiled.device);
+    compiled.program = make_program(compiled.graph, compiled.schedule, compiled.device);
     return;
   } catch (const Error& error) {
     std::vector<RefusedGroup> refused;
@@ -82,7 +82,7 @@ void lower_default(Compiled& compiled) {
                                           group.why));
     }
   }
-  compiled.program = lower(compiled.graph, compiled.schedule, compiled.device);
+  compiled.program = make_program(compiled.graph, compiled.schedule, compiled.device);
 }
 
 bool may_have_graphs(const CompileOptions& options) {
@@ -125,7 +125,7 @@ Compiled with_schedule(const Compiled& base, Schedule schedule, const CompileOpt
   compiled.passes = base.passes;
   compiled.schedule = std::move(schedule);
   compiled.device = options.device;
-  compiled.program = lower(compiled.graph, compiled.schedule, compiled.device);
+  compiled.program = make_program(compiled.graph, compiled.schedule, compiled.device);
   count_steps(compiled);
   compiled.source = stamped(
       write_module(compiled.graph, compiled.program, *target_of(options.device).printer(),

@@ -182,7 +182,8 @@ def test_emit_only_needs_no_device(emitter, target):
         ("graph", "aten.softmax"),
         ("passes", "fusion"),
         ("schedule", "normalisation"),
-        ("kernels", "fold max"),
+        ("kernels", "= max("),
+        ("tiles", "fold max"),
         ("source", "class ModelNew"),
     ],
 )
@@ -192,6 +193,22 @@ def test_inspect_shows_every_stage(kw, stage, says):
     assert result.code == 0, result.text
     assert says in result.out
     assert json.loads((kw.folder / "inspect.json").read_text())["text"] == result.out
+
+
+@pytest.mark.slow
+def test_inspect_shows_tile_programs_after_a_step(kw):
+    problem = kw.file("good.py", GOOD)
+    first = kw("inspect", problem, "--stage", "tiles", "--target", "triton", "--after", "arrange", "--json", "-")
+    whole = kw("inspect", problem, "--stage", "tiles", "--target", "triton", "--json", "-")
+    assert first.code == 0 and whole.code == 0, first.text + whole.text
+    steps = [[step["name"] for step in one["steps"]] for one in json.loads(whole.out)["tiles"]]
+    assert any("cache-hints" in names for names in steps)
+    assert all(
+        [step["name"] for step in one["steps"]] == ["arrange"] and one["steps"][0]["instructions"] > 0
+        for one in json.loads(first.out)["tiles"]
+    )
+    wrong = kw("inspect", problem, "--stage", "tiles", "--after", "arange")
+    assert wrong.code == 2 and "arrange" in wrong.text
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ int main(int count, char** arguments) {
     kw::run_passes(graph);
     const std::string target = count == 4 ? arguments[3] : "triton";
     const kw::DeviceDescription device = kw::default_device(target);
-    const kw::Program program = kw::lower(graph, kw::default_schedule(graph, device), device);
+    const kw::Program program = kw::make_program(graph, kw::default_schedule(graph, device), device);
     const auto printer = device.target->printer();
     std::cout << kw::write_module(graph, program, *printer, {"", problem == "-" ? "" : kw::read_file(problem)});
   } catch (const kw::Error& error) {

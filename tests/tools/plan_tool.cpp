@@ -35,7 +35,7 @@ int main(int count, char** arguments) {
     const auto device = kw::default_device(target);
     const kw::Schedule schedule = kw::default_schedule(graph, device);
     const double planning = lap();
-    const kw::Program program = kw::lower(graph, schedule, device);
+    const kw::Program program = kw::make_program(graph, schedule, device);
     const double lowering = lap();
     if (!quiet) std::cout << kw::print(graph);
     std::cout << kw::print(graph, schedule) << kw::print(graph, program);

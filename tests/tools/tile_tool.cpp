@@ -21,7 +21,7 @@
 #include "emit/cpu/tile_printer.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "support/error.hpp"
 #include "support/json_numbers.hpp"
 #include "support/text.hpp"
@@ -119,7 +119,7 @@ kw::tile::Program read_program(const std::string& file, const char* schedule) {
   const std::string text = kw::read_file(file);
   if (!schedule) return kw::tile::parse_program(text);
   const kw::kernel::Kernel kernel = kw::kernel::parse_kernel(text);
-  return kw::lower::arrange(kernel, kw::lower::parse_schedule(std::string_view(schedule), kernel));
+  return kw::lower::to_tiles(kernel, kw::lower::parse_schedule(std::string_view(schedule), kernel));
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ TEST(Concatenation, PartsAreStoredByTheConvolutionsThatMakeThem) {
   ASSERT_EQ(places.size(), 2u);
   EXPECT_EQ(places.at("left").offset, 0);
   EXPECT_EQ(places.at("right").offset, 64 * 56 * 56);
-  const Program program = lower(planned.graph, planned.schedule, planned.device);
+  const Program program = make_program(planned.graph, planned.schedule, planned.device);
   int allocated = 0, moved = 0;
   for (const Step& step : program.steps) {
     EXPECT_FALSE(std::holds_alternative<CopyStep>(step) || std::holds_alternative<KernelStep>(step));
@@ -86,7 +86,7 @@ TEST(Concatenation, APartThatNoKernelMakesIsCopied) {
   text.replace(text.find("(%left"), 6, "(%x");
   const Planned planned(text + "return %both");
   ASSERT_EQ(planned.stored_in_place(), 1);
-  const Program program = lower(planned.graph, planned.schedule, planned.device);
+  const Program program = make_program(planned.graph, planned.schedule, planned.device);
   EXPECT_NE(print(planned.graph, program).find("copy x to 0 of dimension 1 of both"), std::string::npos);
 }
 
@@ -94,7 +94,7 @@ TEST(Concatenation, WhatIsReadAgainOrReturnedIsNoPartOfAnother) {
   const Planned planned(std::string(kParts) + "return %both, %right");
   EXPECT_TRUE(planned.places().contains("left"));
   EXPECT_FALSE(planned.places().contains("right"));
-  const Program program = lower(planned.graph, planned.schedule, planned.device);
+  const Program program = make_program(planned.graph, planned.schedule, planned.device);
   EXPECT_NE(print(planned.graph, program).find("copy right to 64 of dimension 1 of both"), std::string::npos);
 }
 

@@ -150,7 +150,7 @@ int64_t programs_of(const tile::Program& program) {
 
 TEST(Contraction, SplitsMultipliesAndRepairs) {
   const Graph graph = fused(std::string(kLarge) + "return %r");
-  const Program program = lower(graph, joined(graph), default_device("triton"));
+  const Program program = make_program(graph, joined(graph), default_device("triton"));
   EXPECT_TRUE(program.kernels.empty());
   EXPECT_EQ(kernels_of(program),
             (Names{"split_x_kernel", "split_w_kernel", "linear_relu_kernel", "linear_relu_kernel_in_f32"}));
@@ -165,7 +165,7 @@ TEST(Contraction, FewBlocksShareOutALongDepth) {
     return %y)");
   const DeviceDescription device = default_device("triton");
   const Schedule schedule = joined(graph);
-  const Program program = lower(graph, schedule, device);
+  const Program program = make_program(graph, schedule, device);
   EXPECT_EQ(kernels_of(program),
             (Names{"split_a_kernel", "split_b_kernel", "mm_kernel", "mm_kernel_in_f32", "mm_kernel_of_parts"}));
   const auto pairs = [](const Program& made) {
@@ -178,12 +178,12 @@ TEST(Contraction, FewBlocksShareOutALongDepth) {
   // Whole steps: as many parts as divide them.
   Schedule other = schedule;
   other.groups[0].parameters["split_k"] = 31;
-  EXPECT_EQ(pairs(lower(graph, other, device)), 16 * 4);
+  EXPECT_EQ(pairs(make_program(graph, other, device)), 16 * 4);
   other.groups[0].parameters["split_k"] = 1;
-  EXPECT_EQ(kernels_of(lower(graph, other, device)),
+  EXPECT_EQ(kernels_of(make_program(graph, other, device)),
             (Names{"split_a_kernel", "split_b_kernel", "mm_kernel", "mm_kernel_in_f32"}));
   other.groups[0].parameters["split_k"] = 65;
-  EXPECT_THROW(lower(graph, other, device), Error);
+  EXPECT_THROW(make_program(graph, other, device), Error);
 }
 
 // What follows waits for all parts, also where it folds rows, whose blocks need not have them whole then.
@@ -201,7 +201,7 @@ TEST(Contraction, WhatFollowsIsMadeOfTheSumOfParts) {
     schedule.groups[0].scheduler = "contraction";
   }
   schedule.groups[0].parameters = {{"block_m", 16}, {"block_n", 16}, {"split_k", 4}};
-  const Program program = lower(graph, schedule, default_device("triton"));
+  const Program program = make_program(graph, schedule, default_device("triton"));
   EXPECT_EQ(kernels_of(program).size(), 2u);
   EXPECT_EQ(programs_of(program.tiles.at(0)), 4 * 4 * 4);
 }
@@ -218,7 +218,7 @@ TEST(Contraction, FewProgramsLookAtManyBlocks) {
     input %b : f32[64, 16384] user args.1
     %y = aten.mm.default(self=%a, mat2=%b) : f32[16384, 16384]
     return %y)");
-  const Program program = lower(graph, joined(graph), default_device("triton"));
+  const Program program = make_program(graph, joined(graph), default_device("triton"));
   EXPECT_EQ(program.tiles.at(3).name, "mm_kernel_in_f32");
   EXPECT_GE(programs_of(program.tiles.at(2)), 16384);
   EXPECT_LE(programs_of(program.tiles.at(3)), 4096);
@@ -232,7 +232,7 @@ TEST(Contraction, RefusesWhatItDoesNotTake) {
     schedule.groups[0].scheduler = scheduler;
     schedule.groups[0].parameters = parameters;
     try {
-      lower(graph, schedule, device);
+      make_program(graph, schedule, device);
     } catch (const Error& error) { return error.what(); }
     return "";
   };

@@ -46,7 +46,7 @@ struct Joined {
     return names;
   }
   Names kernels() const {
-    const Program program = lower(graph, schedule, device);
+    const Program program = make_program(graph, schedule, device);
     Names names;
     for (const Step& step : program.steps)
       if (const auto* tiles = std::get_if<TileStep>(&step)) names.push_back(program.tiles[tiles->program].name);
@@ -96,7 +96,7 @@ TEST(ConvolutionImages, AreStoredForTheirOtherReaders) {
   return %y, %z, %p)");
   ASSERT_EQ(joined.schedule.groups.size(), 3u);
   EXPECT_EQ(joined.ops_of(0), (Names{"mul", "add", "relu", "conv2d"}));
-  const Program program = lower(joined.graph, joined.schedule, joined.device);
+  const Program program = make_program(joined.graph, joined.schedule, joined.device);
   int allocated = 0;
   for (const Step& step : program.steps)
     if (const auto* one = std::get_if<AllocateStep>(&step)) allocated += one->name == "image";
@@ -164,7 +164,7 @@ TEST(ConvolutionImages, KernelsNameWhatTheyComputeBesideTheGraphsNames) {
   %y = aten.conv2d.default(input=%image, weight=%exponent, padding=[1, 1]) : f32[16, 128, 56, 56]
   return %y)");
   EXPECT_EQ(joined.schedulers(), Names{"convolution"});
-  EXPECT_NO_THROW(lower(joined.graph, joined.schedule, joined.device));
+  EXPECT_NO_THROW(make_program(joined.graph, joined.schedule, joined.device));
 }
 
 // A depthwise convolution reads each element for several windows, and has no kernel that could store it.
@@ -243,7 +243,7 @@ namespace {
 
 // The tile program of that name of a convolution that stands alone.
 tile::Program tiles_of(const Joined& joined, const std::string& name) {
-  for (const tile::Program& one : lower(joined.graph, joined.schedule, joined.device).tiles)
+  for (const tile::Program& one : make_program(joined.graph, joined.schedule, joined.device).tiles)
     if (one.name == name) return one;
   ADD_FAILURE() << "no tile program is called " << name;
   return {};

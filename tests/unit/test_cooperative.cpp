@@ -10,7 +10,7 @@
 
 #include "kernel/evaluate.hpp"
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "random_kernels.hpp"
 #include "support/error.hpp"
 #include "tile/interpreter.hpp"
@@ -138,7 +138,7 @@ TEST(Cooperative, RandomRowsMeanTheSameWhateverTheBlocks) {
     const kernel::Memory memory = random_memory(random, kernel, {}), expected = kernel::evaluate(kernel, memory, {});
     const KernelSchedule schedule = maker.schedule(kernel);
     ASSERT_EQ(parse_schedule(to_json(schedule, kernel), kernel), schedule);
-    const tile::Program program = arrange(kernel, schedule);
+    const tile::Program program = to_tiles(kernel, schedule);
     const std::string text = tile::print_program(program);
     waits += text.find("turn 0") != std::string::npos;
     twice += text.find("turn 1") != std::string::npos;
@@ -170,7 +170,7 @@ constexpr const char* kSoftmax = R"(kernel softmax {
 
 tile::Program scheduled(const char* text, std::string_view schedule) {
   const Kernel kernel = kernel::parse_kernel(text);
-  return arrange(kernel, parse_schedule(schedule, kernel));
+  return to_tiles(kernel, parse_schedule(schedule, kernel));
 }
 
 std::string refusal(const char* text, std::string_view schedule) {

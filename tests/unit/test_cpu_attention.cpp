@@ -43,7 +43,7 @@ double seconds(const std::string& text, const plan::Parameters& parameters) {
   Schedule schedule = default_schedule(graph, device());
   schedule.groups[0].scheduler = "attention";
   schedule.groups[0].parameters = parameters;
-  const Program program = lower(graph, schedule, device());
+  const Program program = make_program(graph, schedule, device());
   EXPECT_EQ(program.tiles.size(), 1u);
   return seconds_of(program.tiles[0], device());
 }
@@ -112,7 +112,7 @@ TEST(CpuAttention, RepeatedLaunchesAreRefusedByName) {
   fusion(graph);
   Schedule schedule = default_schedule(graph, device());
   target_of(device()).join_groups(graph, schedule, device());
-  const Program program = lower(graph, schedule, device());
+  const Program program = make_program(graph, schedule, device());
   const auto printer = target_of(device()).printer();
   for (const Step& step : program.steps) {
     const auto* tiles = std::get_if<TileStep>(&step);

@@ -6,7 +6,7 @@
 
 #include "kernel/evaluate.hpp"
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "support/error.hpp"
 #include "tile/interpreter.hpp"
 #include "tile/text.hpp"
@@ -31,7 +31,7 @@ tile::Program gates_under(const std::string& schedule) {
   const kernel::Kernel kernel = kernel::parse_kernel(kGates);
   const KernelSchedule parsed = parse_schedule(std::string_view(schedule), kernel);
   EXPECT_EQ(to_json(parsed, kernel).dump(), schedule);
-  return arrange(kernel, parsed);
+  return to_tiles(kernel, parsed);
 }
 
 TEST(Gates, UnitsAndGatesAreOneDimensionOfAProduct) {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "support/error.hpp"
 #include "tile/interpreter.hpp"
 #include "tile/text.hpp"
@@ -18,7 +18,7 @@ using kernel::Kernel;
 std::string refusal(const std::string& kernel, const std::string& schedule) {
   try {
     const Kernel parsed = kernel::parse_kernel(kernel);
-    arrange(parsed, parse_schedule(std::string_view(schedule), parsed));
+    to_tiles(parsed, parse_schedule(std::string_view(schedule), parsed));
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUser) << schedule << ": " << error.what();
     return error.what();
@@ -182,7 +182,7 @@ TEST(Schedules, BoundedLoopsEndWhereTheMaskDoes) {
 })";
   const Kernel kernel = kernel::parse_kernel(causal);
   const auto text = [&](const char* schedule) {
-    return tile::print_program(arrange(kernel, parse_schedule(std::string_view(schedule), kernel)));
+    return tile::print_program(to_tiles(kernel, parse_schedule(std::string_view(schedule), kernel)));
   };
   const std::string once = text(R"({"query":{"grid":4},"key":{"loop":2,"online":true,"bounded":true}})");
   EXPECT_NE(once.find("for key_start = 0 to query_block * 4 + 4 step 2"), std::string::npos) << once;
@@ -214,7 +214,7 @@ TEST(Schedules, BlocksThatWouldStoreNothingStopEarly) {
   memory["y"].reals = {-1, -1, -1, -1, -1, -1};
   for (const char* schedule : {R"({"row":{"grid":2},"column":{"loop":2},"skip_masked":true})",
                                R"({"row":{"grid":2},"column":{"tile":8},"skip_masked":true})"}) {
-    const tile::Program program = arrange(kernel, parse_schedule(std::string_view(schedule), kernel));
+    const tile::Program program = to_tiles(kernel, parse_schedule(std::string_view(schedule), kernel));
     EXPECT_EQ(program.body.back().kind, tile::Kind::kIf) << tile::print_program(program);
     // What is summed is not even loaded by the other blocks.
     for (const tile::Instruction& one : program.body)
@@ -250,7 +250,7 @@ kernel twice {
   for (const auto& [walkers, started] : {std::pair{8, 8}, {7, 8}, {4, 4}, {1, 2}, {12, 12}, {100, 12}}) {
     const std::string schedule = fmt::format(
         R"({{"row":{{"grid":2}},"column":{{"grid":4}},"skip_masked":true,"walkers":{}}})", walkers);
-    const tile::Program program = arrange(kernel, parse_schedule(std::string_view(schedule), kernel));
+    const tile::Program program = to_tiles(kernel, parse_schedule(std::string_view(schedule), kernel));
     EXPECT_EQ(blocks_of(program), started) << tile::print_program(program);
     EXPECT_EQ(tile::interpret(program, memory).at("y").reals, expected) << tile::print_program(program);
     EXPECT_EQ(tile::print_program(tile::parse_program(tile::print_program(program))), tile::print_program(program));
@@ -288,7 +288,7 @@ kernel several {
     }
     memory["y"].reals.assign(88, -1.0);
     memory["z"].reals.assign(88, -1.0);
-    const tile::Program program = arrange(
+    const tile::Program program = to_tiles(
         kernel, parse_schedule(std::string_view(R"({"row":{"grid":2},"column":{"grid":4},"each":{"tile":32},)"
                                                 R"("skip_masked":true,"walkers":4})"),
                                kernel));
@@ -313,7 +313,7 @@ kernel product {
                            R"("consumers":{"along":"m","count":2,"programs":3}})";
   const KernelSchedule schedule = parse_schedule(std::string_view(text), kernel);
   EXPECT_EQ(parse_schedule(to_json(schedule, kernel), kernel), schedule);
-  const tile::Program program = arrange(kernel, schedule);
+  const tile::Program program = to_tiles(kernel, schedule);
   EXPECT_EQ(kernel::as_constant(program.symbols[program.consumers.along].count), 4) << tile::print_program(program);
   const tile::Program again = tile::parse_program(tile::print_program(program));
   EXPECT_EQ(tile::print_program(again), tile::print_program(program));
@@ -401,7 +401,7 @@ TEST(Schedules, WalkersLookAtARunOfBlocksAtOnce) {
     const std::string schedule = fmt::format(
         R"({{"batch":{{"grid":1}},"row":{{"grid":2}},"column":{{"grid":4}},"skip_masked":true,"walkers":{}}})",
         one.walkers);
-    const tile::Program program = arrange(kernel, parse_schedule(std::string_view(schedule), kernel));
+    const tile::Program program = to_tiles(kernel, parse_schedule(std::string_view(schedule), kernel));
     const std::string text = tile::print_program(program);
     EXPECT_EQ(blocks_of(program), one.started) << text;
     EXPECT_EQ(tile::print_program(tile::parse_program(text)), text);
@@ -425,7 +425,7 @@ TEST(Schedules, WhatARunsConditionIsMadeOfHasOneDimension) {
   const Kernel kernel = kernel::parse_kernel(fmt::format(kEitherSide, 1, 64, 64));
   const auto arranged = [&](const char* more) {
     const std::string schedule = R"({"batch":{"grid":1},"row":{"grid":16},"column":{"grid":16},"skip_masked":true)";
-    return arrange(kernel, parse_schedule(std::string_view(schedule + more), kernel));
+    return to_tiles(kernel, parse_schedule(std::string_view(schedule + more), kernel));
   };
   const tile::Program program = arranged(R"(,"walkers":4})");
   ASSERT_EQ(program.body.back().kind, tile::Kind::kIf);
@@ -449,7 +449,7 @@ kernel pairs {
   y[row, column] where row_flag[row] > 0.0 or flag[column / 2] > 0.0 = x[row, column]
 })");
   const char* schedule = R"({"row":{"grid":1},"column":{"grid":4},"skip_masked":true,"walkers":1})";
-  const tile::Program program = arrange(pairs, parse_schedule(std::string_view(schedule), pairs));
+  const tile::Program program = to_tiles(pairs, parse_schedule(std::string_view(schedule), pairs));
   EXPECT_EQ(blocks_of(program), 32) << tile::print_program(program);
 }
 

@@ -7,7 +7,7 @@
 
 #include "kernel/evaluate.hpp"
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "tile/interpreter.hpp"
 #include "tile/text.hpp"
 
@@ -67,7 +67,7 @@ std::string schedule_text(int row, const std::string& plane, const std::string& 
 tile::Program lowered(const kernel::Kernel& kernel, const std::string& schedule) {
   const KernelSchedule parsed = parse_schedule(std::string_view(schedule), kernel);
   EXPECT_EQ(parse_schedule(to_json(parsed, kernel), kernel), parsed);
-  const tile::Program program = arrange(kernel, parsed);
+  const tile::Program program = to_tiles(kernel, parsed);
   return tile::parse_program(tile::print_program(program));
 }
 

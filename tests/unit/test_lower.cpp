@@ -9,7 +9,7 @@
 
 #include "kernel/evaluate.hpp"
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "lower/online.hpp"
 #include "random_kernels.hpp"
 #include "support/error.hpp"
@@ -39,7 +39,7 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
     const KernelSchedule schedule = random_schedule(random, kernel);
     tile::Program program;
     try {
-      program = arrange(kernel, schedule);
+      program = to_tiles(kernel, schedule);
     } catch (const Error& error) {
       ASSERT_EQ(error.kind(), ErrorKind::kUser) << "seed " << seed << ": " << error.what() << "\n"
                                                 << kernel::print_kernel(kernel);
@@ -114,7 +114,7 @@ TEST(Lower, EveryPointOfAScatterStores) {
   for (const char* row : {R"({"grid": 4})", R"({"tile": 16})", R"({"loop": 4})"})
     for (const char* column : {R"({"grid": 1})", R"({"grid": 2})", R"({"tile": 8})", R"({"loop": 2})"}) {
       const std::string schedule = fmt::format(R"({{"row": {}, "column": {}}})", row, column);
-      const tile::Program program = arrange(kernel, parse_schedule(std::string_view(schedule), kernel));
+      const tile::Program program = to_tiles(kernel, parse_schedule(std::string_view(schedule), kernel));
       EXPECT_EQ(tile::interpret(program, memory, {}).at("y").reals, expected) << schedule;
     }
 }
@@ -135,7 +135,7 @@ TEST(Lower, RowsBehindAProductMayBeTheLastDimensionAndSplit) {
   for (const auto& [schedule, words] : cases) {
     const KernelSchedule parsed = parse_schedule(std::string_view(schedule), kernel);
     EXPECT_EQ(to_json(parsed, kernel).dump(), schedule);
-    const tile::Program program = arrange(kernel, parsed);
+    const tile::Program program = to_tiles(kernel, parsed);
     const std::string text = tile::print_program(program);
     EXPECT_NE(text.find(words), std::string::npos) << text;
     EXPECT_EQ(tile::print_program(tile::parse_program(text)), text);
@@ -155,7 +155,7 @@ TEST(Lower, SinglePointsOfAProductAreAddedByOneOperation) {
   y[place] = dot(x[place + tap], w[tap]; tap)
 })");
   const auto operations = [&](std::string_view schedule) {
-    const std::string text = tile::print_program(arrange(kernel, parse_schedule(std::string_view(schedule), kernel)));
+    const std::string text = tile::print_program(to_tiles(kernel, parse_schedule(std::string_view(schedule), kernel)));
     return std::pair{text.find("fma") != std::string::npos, text.find("mul") != std::string::npos};
   };
   EXPECT_EQ(operations(R"({"place":{"grid":32},"tap":{"loop":1}})"), (std::pair{true, false}));
@@ -172,7 +172,7 @@ TEST(Online, TakesNoSumThatDoesNotScale) {
         weight + "\n  y[row] = sum(weight; column)\n}\n";
     const Kernel parsed = kernel::parse_kernel(kernel);
     const char* schedule = R"({"row":{"grid":1},"column":{"loop":8,"online":true}})";
-    const std::string text = tile::print_program(arrange(parsed, parse_schedule(std::string_view(schedule), parsed)));
+    const std::string text = tile::print_program(to_tiles(parsed, parse_schedule(std::string_view(schedule), parsed)));
     return text.find("rescale") != std::string::npos;
   };
   EXPECT_TRUE(walks("exp(x[row, column] - largest)"));

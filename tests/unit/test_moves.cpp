@@ -25,7 +25,8 @@ TEST(Moves, GroupingsAreCutAndJoinedAndStayComplete) {
   for (const Move& move : moves) {
     cut |= move.change.starts_with("cut");
     join |= move.change.starts_with("join");
-    const Program program = lower(setting.graph, move.schedule, setting.device);  // throws when nodes are missing
+    const Program program = make_program(setting.graph, move.schedule, setting.device);  // throws when nodes are
+                                                                                         // missing
     EXPECT_FALSE(program.steps.empty());
     for (const Move& back : grouping_moves(setting.catalogue, move.schedule, 12))
       join |= back.change.starts_with("join") && back.schedule == setting.first;
@@ -139,7 +140,7 @@ TEST(Relief, AsksForFewerRegistersOrCutsTheGroup) {
   for (const Move& move : moves) {
     cuts += move.regroups;
     if (!move.regroups) { EXPECT_LT(registers(move.schedule.groups[0]), before) << move.change; }
-    const Program program = lower(setting.graph, move.schedule, setting.device);
+    const Program program = make_program(setting.graph, move.schedule, setting.device);
     EXPECT_FALSE(program.kernels.empty() && program.tiles.empty());
   }
   EXPECT_GE(cuts, 1);

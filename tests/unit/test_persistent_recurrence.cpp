@@ -64,7 +64,7 @@ Program program_of(const Graph& graph, int64_t persistent, int64_t gates) {
   schedule.groups[0].scheduler = "recurrence";
   schedule.groups[0].parameters = {
       {"block_m", 16}, {"block_n", 16}, {"block_k", 16}, {"gates", gates}, {"persistent", persistent}};
-  return lower(graph, schedule, device);
+  return make_program(graph, schedule, device);
 }
 
 // What a program's steps leave in its tensors, as the interpreter runs them.
@@ -193,7 +193,7 @@ TEST_P(Steps, ComputeWhatLaunchesOfEachStepDo) {
       EXPECT_EQ(schedule.groups.size(), 1U);
       schedule.groups[0].scheduler = "recurrence";
       schedule.groups[0].parameters = parameters;
-      return lower(graph, schedule, device);
+      return make_program(graph, schedule, device);
     };
     const Program launched = program({{"block_k", 16}, {"persistent", 0}}),
                   persistent = program({{"block_m", batch}, {"block_n", units}, {"persistent", 1}});

@@ -42,7 +42,7 @@ Planned plan_text(std::string_view text, const std::string& target = "triton") {
   fusion(planned.graph);
   const DeviceDescription device = default_device(target);
   planned.schedule = default_schedule(planned.graph, device);
-  planned.program = lower(planned.graph, planned.schedule, device);
+  planned.program = make_program(planned.graph, planned.schedule, device);
   return planned;
 }
 
@@ -135,13 +135,13 @@ TEST(Plan, AScheduleThatDoesNotFitIsRefused) {
   const DeviceDescription device = default_device("triton");
   Schedule unknown = planned.schedule;
   unknown.groups[0].scheduler = "sorcery";
-  EXPECT_THROW(lower(planned.graph, unknown, device), Error);
+  EXPECT_THROW(make_program(planned.graph, unknown, device), Error);
   Schedule missing = planned.schedule;
   missing.groups.clear();
-  EXPECT_THROW(lower(planned.graph, missing, device), Error);
+  EXPECT_THROW(make_program(planned.graph, missing, device), Error);
   Schedule wrong = planned.schedule;
   wrong.groups[0].scheduler = "reduction";
-  EXPECT_THROW(lower(planned.graph, wrong, device), Error);
+  EXPECT_THROW(make_program(planned.graph, wrong, device), Error);
 }
 
 TEST(Plan, TenThousandNodesArePlannedInSeconds) {

@@ -250,7 +250,7 @@ KernelEstimate estimate_of(std::string_view text) {
   Graph graph = parse_graph(text);
   fusion(graph);
   const DeviceDescription device = default_device("triton");
-  const Program program = lower(graph, default_schedule(graph, device), device);
+  const Program program = make_program(graph, default_schedule(graph, device), device);
   return program.kernels.empty() ? estimate(program.tiles.at(0), device) : estimate(program.kernels[0], device);
 }
 
@@ -318,7 +318,7 @@ constexpr const char* kRelu = R"(graph G {
 std::string refusal(Told one, const char* name, int64_t value) {
   one.schedule.groups.at(0).parameters[name] = value;
   try {
-    lower(one.graph, one.schedule, one.device);
+    make_program(one.graph, one.schedule, one.device);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUser);
     return error.text().message + " | " + error.text().hint;
@@ -367,7 +367,7 @@ TEST(SchedulesFromOutside, AnUnknownSchedulerIsRefusedEvenWhereItsGroupStoresNot
   one.schedule.groups.push_back(one.schedule.groups.front());  // computed by the first: stores nothing
   one.schedule.groups.back().scheduler = "reductoin";
   try {
-    lower(one.graph, one.schedule, one.device);
+    make_program(one.graph, one.schedule, one.device);
     FAIL() << "taken";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUser);
@@ -377,13 +377,13 @@ TEST(SchedulesFromOutside, AnUnknownSchedulerIsRefusedEvenWhereItsGroupStoresNot
 
 TEST(SchedulesFromOutside, ASchedulesTargetAndNodesAreChecked) {
   Told other = told(kRelu, "cpu");
-  EXPECT_THROW(lower(other.graph, other.schedule, default_device("triton")), Error);
+  EXPECT_THROW(make_program(other.graph, other.schedule, default_device("triton")), Error);
   Told twice = told(kRelu);
   twice.schedule.groups.at(0).nodes = {0, 0};
-  EXPECT_THROW(lower(twice.graph, twice.schedule, twice.device), Error);
+  EXPECT_THROW(make_program(twice.graph, twice.schedule, twice.device), Error);
   Told empty = told(kRelu);
   empty.schedule.groups.push_back({.nodes = {}, .scheduler = "pointwise", .parameters = {}});
-  EXPECT_THROW(lower(empty.graph, empty.schedule, empty.device), Error);
+  EXPECT_THROW(make_program(empty.graph, empty.schedule, empty.device), Error);
 }
 
 TEST(SchedulesFromOutside, EverythingThatASearchTriesIsTaken) {
@@ -431,7 +431,7 @@ TEST(SchedulesFromOutside, RandomParametersAreTakenOrRefusedAsTheUsers) {
           group.parameters[std::string(spec.name)] = values[random() % (round % 4 == 0 ? 5 : 3)];
         }
         try {
-          lower(one.graph, one.schedule, one.device);
+          make_program(one.graph, one.schedule, one.device);
           ++taken;
         } catch (const Error& error) {
           EXPECT_EQ(error.kind(), ErrorKind::kUser) << error.what();

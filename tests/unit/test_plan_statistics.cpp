@@ -137,7 +137,7 @@ TEST(PlanStatistics, AScheduleOfStatisticsAndAPointwiseNorm) {
   for (const GroupSchedule& group : schedule->groups) nodes.push_back(group.nodes);
   const auto stored = stored_values(facts, nodes);
   for (ValueId value : stored[1]) EXPECT_EQ(planned.graph.type(value).elements(), 64);
-  EXPECT_NO_THROW(lower(planned.graph, *schedule, planned.device));
+  EXPECT_NO_THROW(make_program(planned.graph, *schedule, planned.device));
 }
 
 TEST(PlanStatistics, OnlyMeansAndVariancesAreTakenApart) {
@@ -185,7 +185,7 @@ TEST(PlanStatistics, AConvolutionGivesThemWhereTheResultWouldBeReadForThem) {
   ASSERT_NE(convolution + 1, joined.groups.end());
   EXPECT_EQ((convolution + 1)->scheduler, "pointwise");
   EXPECT_TRUE(has(*(convolution + 1), "batch_norm"));
-  EXPECT_NO_THROW(lower(planned.graph, joined, planned.device));
+  EXPECT_NO_THROW(make_program(planned.graph, joined, planned.device));
 }
 
 TEST(PlanStatistics, PhasesOfATransposedConvolutionCountWhatTheyHave) {

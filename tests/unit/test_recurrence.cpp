@@ -88,7 +88,7 @@ Made made_of(const Layer& layer) {
   const DeviceDescription device = default_device("triton");
   Made made{graph_of(layer), {}, {}};
   made.schedule = join_products(made.graph, default_schedule(made.graph, device), device);
-  made.program = lower(made.graph, made.schedule, device);
+  made.program = make_program(made.graph, made.schedule, device);
   return made;
 }
 
@@ -118,7 +118,7 @@ TEST(Recurrences, BlocksThatDoNotAllRunAtOnceAreLaunchedForEachWave) {
   const Graph graph = graph_of(stacked(3));
   const auto launches = [&] {
     const Schedule schedule = join_products(graph, default_schedule(graph, device), device);
-    const Program program = lower(graph, schedule, device);
+    const Program program = make_program(graph, schedule, device);
     return std::get<TileStep>(program.steps.back()).repetition.has_value();
   };
   EXPECT_FALSE(launches());

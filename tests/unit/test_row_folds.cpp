@@ -7,7 +7,7 @@
 
 #include "kernel/evaluate.hpp"
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "tile/interpreter.hpp"
 #include "tile/text.hpp"
 
@@ -25,7 +25,7 @@ kernel::Kernel rows(const std::string& body) {
 std::string text_of(const kernel::Kernel& kernel) {
   const KernelSchedule schedule = parse_schedule(std::string_view(kSchedule), kernel);
   EXPECT_EQ(to_json(schedule, kernel).dump(), kSchedule);
-  return tile::print_program(arrange(kernel, schedule));
+  return tile::print_program(to_tiles(kernel, schedule));
 }
 
 size_t count(const std::string& text, const std::string& word) {

@@ -7,7 +7,7 @@
 
 #include "kernel/evaluate.hpp"
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "support/error.hpp"
 #include "tile/interpreter.hpp"
 #include "tile/text.hpp"
@@ -18,7 +18,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
 
 tile::Program arranged(const kernel::Kernel& kernel, std::string_view schedule) {
-  return arrange(kernel, parse_schedule(schedule, kernel));
+  return to_tiles(kernel, parse_schedule(schedule, kernel));
 }
 
 bool same(const kernel::Numbers& left, const kernel::Numbers& right) {
@@ -109,8 +109,8 @@ TEST(Scans, ANetworkHasOneOrderOfMultiplication) {
   kernel::Memory memory;
   for (int i = 0; i < 48; ++i) memory["x"].reals.push_back(1.0 + 0.25 * (i % 7) - (i % 3));
   const kernel::Memory expected = kernel::evaluate(kernel, memory, {});
-  for (const char* schedule : {R"({"row":{"grid":2},"column":{"loop":4,"network":true,"ahead":2}})",
-                               R"({"row":{"grid":2},"column":{"loop":4,"network":true,"ahead":4}})",
+  for (const char* schedule : {R"({"row":{"grid":2},"column":{"loop":4,"ahead":2,"network":true}})",
+                               R"({"row":{"grid":2},"column":{"loop":4,"ahead":4,"network":true}})",
                                R"({"row":{"grid":2},"column":{"tile":16,"network":true}})",
                                R"({"row":{"grid":2},"column":{"loop":1,"network":true}})"}) {
     EXPECT_EQ(to_json(parse_schedule(std::string_view(schedule), kernel), kernel)["column"],

@@ -37,7 +37,7 @@ TEST(Search, WhateverItTriesIsAWholeProgram) {
     Setting setting(text);
     World world(
         [&](const Schedule& schedule) {
-          const Program program = lower(setting.graph, schedule, setting.device);
+          const Program program = make_program(setting.graph, schedule, setting.device);
           for (const kernel_ir::Kernel& kernel : program.kernels) kernel_ir::check_kernel(kernel);
           for (const tile::Program& tiles : program.tiles)
             EXPECT_FALSE(triton::print_tile_kernel(tiles).source.empty());
@@ -57,7 +57,7 @@ TEST(Search, NoScheduleWritesOutMoreLoadsThanCompileInSeconds) {
   Schedule schedule = setting.first;
   for (const auto& [name, value] : plan::Parameters{{"segments", 0}, {"columns", 4}, {"rows", 8}, {"slices", 2}})
     schedule.groups.at(0).parameters[name] = value;
-  const Program program = lower(setting.graph, schedule, setting.device);
+  const Program program = make_program(setting.graph, schedule, setting.device);
   int loads = 0;
   tile::for_each(program.tiles.at(0).body,
                  [&](const tile::Instruction& one) { loads += one.kind == tile::Kind::kLoad; });
@@ -226,7 +226,7 @@ TEST(SearchOnACpu, WhateverItTriesIsAWholeProgramAndMakesADifference) {
     std::set<std::string> seen;
     World world(
         [&, wanted = wanted](const Schedule& schedule) {
-          const Program program = lower(setting.graph, schedule, setting.device);
+          const Program program = make_program(setting.graph, schedule, setting.device);
           for (const kernel_ir::Kernel& kernel : program.kernels) kernel_ir::check_kernel(kernel);
           if (parameter(schedule, 0, wanted) >= 0) seen.insert(make_cpu_printer()->kernels(program));
           return 0.7 + static_cast<double>(std::hash<std::string>{}(schedule_to_json(schedule)) % 1000) / 1000;

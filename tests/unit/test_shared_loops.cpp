@@ -5,7 +5,7 @@
 
 #include "emit/cpu/tile_printer.hpp"
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "lower/loop_plan.hpp"
 #include "lower/shared_loops.hpp"
 #include "support/error.hpp"
@@ -28,7 +28,7 @@ tile::Program arranged(const char* kernel, const char* schedule) {
   const kernel::Kernel parsed = kernel::parse_kernel(kernel);
   const KernelSchedule read = parse_schedule(std::string_view(schedule), parsed);
   EXPECT_EQ(parse_schedule(to_json(read, parsed), parsed), read);
-  return arrange(parsed, read);
+  return to_tiles(parsed, read);
 }
 
 std::string refusal(const char* kernel, const char* schedule) {

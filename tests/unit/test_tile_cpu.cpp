@@ -12,7 +12,7 @@
 #include "emit/cpu/tile_printer.hpp"
 #include "kernel/evaluate.hpp"
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "random_kernels.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -42,7 +42,7 @@ std::optional<Trial> trial_of(uint64_t seed) {
   for (auto& [name, numbers] : trial.memory)
     for (double& number : numbers.reals) number = static_cast<float>(number);
   try {
-    trial.program = lower::arrange(trial.kernel, lower::random_schedule(random, trial.kernel));
+    trial.program = lower::to_tiles(trial.kernel, lower::random_schedule(random, trial.kernel));
   } catch (const Error&) { return std::nullopt; }
   trial.expected = kernel::evaluate(trial.kernel, trial.memory, trial.sizes);
   return trial;

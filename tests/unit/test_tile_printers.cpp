@@ -7,7 +7,7 @@
 #include "emit/cpu/tile_printer.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 #include "tile/text.hpp"
@@ -19,7 +19,7 @@ const std::string kGolden = KW_GOLDEN_DIR;
 
 tile::Program lowered(const std::string& name, const std::string& schedule) {
   const kernel::Kernel kernel = kernel::parse_kernel(read_file(kGolden + "/kernel/" + name + ".kernel"));
-  return lower::arrange(kernel, lower::parse_schedule(std::string_view(schedule), kernel));
+  return lower::to_tiles(kernel, lower::parse_schedule(std::string_view(schedule), kernel));
 }
 
 void expect_golden(const std::string& file, const std::string& text) {
@@ -85,7 +85,7 @@ TEST(TilePrinters, OneFoldOfAWholeTileWhereItsOrderDoesNotMatter) {
   total[plane] = sum(x[plane, row, column]; row, column)
 })");
   const std::string_view schedule = R"({"plane":{"grid":1},"row":{"tile":4},"column":{"tile":8}})";
-  const std::string text = triton::print_tile_kernel(lower::arrange(kernel, lower::parse_schedule(schedule, kernel)))
+  const std::string text = triton::print_tile_kernel(lower::to_tiles(kernel, lower::parse_schedule(schedule, kernel)))
                                .source;
   EXPECT_NE(text.find("tl.reduce(x_tile, None, larger)"), std::string::npos) << text;
   EXPECT_NE(text.find("tl.sum(tl.sum(x_tile, axis=1), axis=0)"), std::string::npos) << text;
@@ -128,7 +128,7 @@ TEST(TilePrinters, LoopsEndWhereDataSay) {
   const auto text = [&](std::string_view schedule) {
     const lower::KernelSchedule parsed = lower::parse_schedule(schedule, kernel);
     EXPECT_EQ(lower::to_json(parsed, kernel)["entry"].contains("stops"), schedule.find("stops") != std::string::npos);
-    return triton::print_tile_kernel(lower::arrange(kernel, parsed)).source;
+    return triton::print_tile_kernel(lower::to_tiles(kernel, parsed)).source;
   };
   const std::string one = text(R"({"bag":{"grid":1},"column":{"grid":32},"entry":{"loop":4,"stops":true}})");
   EXPECT_NE(one.find("in range(0, tl.minimum(length, 40), 4):"), std::string::npos) << one;
@@ -156,7 +156,7 @@ TEST(TilePrinters, UnrolledLoopsSaySo) {
   const char* json = R"({"row":{"grid":1},"column":{"loop":8,"unrolled":true}})";
   const lower::KernelSchedule schedule = lower::parse_schedule(std::string_view(json), kernel);
   EXPECT_EQ(lower::to_json(schedule, kernel)["column"]["unrolled"], true);
-  const tile::Program program = lower::arrange(kernel, schedule);
+  const tile::Program program = lower::to_tiles(kernel, schedule);
   const std::string text = tile::print_program(program);
   EXPECT_NE(text.find("step 8 unrolled"), std::string::npos) << text;
   EXPECT_EQ(tile::print_program(tile::parse_program(text)), text);

@@ -5,7 +5,7 @@
 
 #include "emit/triton/tile_roots.hpp"
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "lower/schedule.hpp"
 
 namespace kw::triton {
@@ -21,7 +21,7 @@ kernel product {
   out z: f32[32, 32]
   total = dot(x[row, depth], y[depth, column]; depth)
 )" + after + "\n}");
-  return lower::arrange(
+  return lower::to_tiles(
       kernel, lower::parse_schedule(std::string_view(R"({"row":{"grid":32},"column":{"tile":32},"depth":{"loop":16}})"),
                                     kernel));
 }

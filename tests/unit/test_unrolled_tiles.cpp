@@ -5,7 +5,7 @@
 
 #include "kernel/evaluate.hpp"
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "lower/schedule.hpp"
 #include "support/error.hpp"
 #include "tile/interpreter.hpp"
@@ -33,7 +33,7 @@ constexpr const char* kFolds = R"(kernel folds {
 
 tile::Program arranged(const char* text, std::string_view schedule) {
   const kernel::Kernel kernel = kernel::parse_kernel(text);
-  return arrange(kernel, parse_schedule(schedule, kernel));
+  return to_tiles(kernel, parse_schedule(schedule, kernel));
 }
 
 int count(const tile::Program& program, tile::Kind kind, std::string_view buffer = "") {

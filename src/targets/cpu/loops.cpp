@@ -9,7 +9,7 @@
 
 #include "emit/cpu/parts.hpp"
 #include "emit/loop_stops.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "plan/axes.hpp"
 #include "plan/lift.hpp"
 #include "plan/scheduled_draft.hpp"
@@ -85,12 +85,8 @@ class PartsDraft {
     add_buffers();
     for (const Part& part : parts) add(part);
     for (const std::string& axis : order_) draft_.schedule.nest.push_back({axis});
-    ScheduledTiles tiles{lower::arrange(draft_.build.finish(), draft_.schedule), std::move(draft_.tensors),
-                         std::move(draft_.offsets)};
+    ScheduledTiles tiles = lowered(draft_, draft_.schedule);
     name_loops(tiles.program);
-    for (size_t buffer = 0; buffer < group_.kernel.buffers.size(); ++buffer)
-      if (!group_.kernel.buffers[buffer].aligned)
-        tiles.program.buffers[buffer].alignment = size_of(group_.kernel.buffers[buffer].dtype);
     return tiles;
   }
 
@@ -110,8 +106,10 @@ class PartsDraft {
     for (const kernel_ir::Store& store : group_.kernel.stores) written[store.access.buffer] = true;
     for (size_t buffer = 0; buffer < group_.kernel.buffers.size(); ++buffer) {
       const kernel_ir::Buffer& one = group_.kernel.buffers[buffer];
-      draft_.buffer(one.name, one.dtype, {one.elements}, {},
-                    written[buffer] ? kernel::BufferRole::kOutput : kernel::BufferRole::kInput, group_.buffers[buffer]);
+      const int made = draft_.buffer(one.name, one.dtype, {one.elements}, {},
+                                     written[buffer] ? kernel::BufferRole::kOutput : kernel::BufferRole::kInput,
+                                     group_.buffers[buffer]);
+      if (!one.aligned) draft_.build.align(made, size_of(one.dtype));
     }
   }
 

@@ -1,0 +1,125 @@
+// The table of lowering's steps: which run, in which order, and what they say of themselves.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "kernel/text.hpp"
+#include "lower/pipeline.hpp"
+#include "support/error.hpp"
+#include "tile/text.hpp"
+
+namespace kw::lower {
+namespace {
+
+constexpr std::string_view kTwice = R"(kernel twice {
+  axis row = 12, column = 4096
+  in x: f32[12, 4096]
+  out y: f32[12, 4096]
+  largest = max(x[row, column]; column)
+  y[row, column] = x[row, column] / largest
+})";
+
+constexpr std::string_view kStep = R"(kernel step {
+  size time = 0..3
+  axis unit = 8
+  in x: f32[4, 8]
+  in before: f32[2, 8]
+  out after: f32[2, 8]
+  after[time % 2, unit] = before[(time + 1) % 2, unit] + x[time, unit]
+})";
+
+std::vector<std::string> names_of(const LoweringReport& report) {
+  std::vector<std::string> names;
+  for (const StepTiming& one : report.steps) names.emplace_back(one.step);
+  return names;
+}
+
+KernelSchedule schedule_of(const kernel::Kernel& kernel, std::string_view text) { return parse_schedule(text, kernel); }
+
+std::string refusal(const kernel::Kernel& kernel, std::string_view schedule) {
+  try {
+    to_tiles(kernel, schedule_of(kernel, schedule));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(LoweringPipeline, RunsTheStepsThatTheScheduleAsksFor) {
+  const kernel::Kernel kernel = kernel::parse_kernel(kTwice);
+  LoweringReport report;
+  to_tiles(kernel, schedule_of(kernel, R"({"row":{"grid":1},"column":{"loop":512}})"), &report);
+  EXPECT_EQ(names_of(report), std::vector<std::string>{"arrange"});
+  EXPECT_GT(report.steps[0].instructions, 5);
+  EXPECT_GT(report.steps[0].seconds, 0.0);
+
+  LoweringReport more;
+  to_tiles(kernel,
+           schedule_of(kernel, R"({"row":{"grid":1},"column":{"loop":512},"cache_hints":true,"serpentine":true})"),
+           &more);
+  EXPECT_EQ(names_of(more), (std::vector<std::string>{"arrange", "serpentine", "cache-hints"}));
+}
+
+TEST(LoweringPipeline, EveryStepHasAPlaceAndAName) {
+  const std::vector<std::string> names = step_names();
+  EXPECT_EQ(names.front(), "arrange");
+  EXPECT_EQ(names.back(), "steps-inside");
+  for (size_t at = 0; at < names.size(); ++at)
+    EXPECT_EQ(std::count(names.begin(), names.end(), names[at]), 1) << names[at];
+}
+
+TEST(LoweringPipeline, StopsAfterAStepThatIsNamed) {
+  const kernel::Kernel kernel = kernel::parse_kernel(kTwice);
+  const KernelSchedule schedule = schedule_of(
+      kernel, R"({"row":{"grid":1},"column":{"loop":512},"cache_hints":true,"serpentine":true})");
+  const std::string arranged = tile::print_program(to_tiles(kernel, schedule, nullptr, "arrange")),
+                    turned = tile::print_program(to_tiles(kernel, schedule, nullptr, "serpentine")),
+                    whole = tile::print_program(to_tiles(kernel, schedule));
+  EXPECT_NE(arranged, turned);
+  EXPECT_NE(turned, whole);
+  EXPECT_EQ(turned.find("evict"), std::string::npos) << turned;
+  // What the schedule does not ask for changes nothing.
+  EXPECT_EQ(tile::print_program(to_tiles(kernel, schedule, nullptr, "read-ahead")), arranged);
+}
+
+TEST(LoweringPipeline, AKernelsBuffersKeepTheirAlignment) {
+  std::string text(kTwice);
+  text.replace(text.find("in x: f32[12, 4096]"), 19, "in x: f32[12, 4096] align 4");
+  const kernel::Kernel kernel = kernel::parse_kernel(text);
+  EXPECT_EQ(kernel::print_kernel(kernel), kernel::print_kernel(kernel::parse_kernel(kernel::print_kernel(kernel))));
+  const tile::Program program = to_tiles(kernel, schedule_of(kernel, R"({"row":{"grid":1},"column":{"loop":512}})"));
+  EXPECT_EQ(program.buffers[0].alignment, 4);
+  EXPECT_EQ(program.buffers[1].alignment, 16);
+  text.replace(text.find("align 4"), 7, "align 6");
+  EXPECT_THROW(kernel::parse_kernel(text), Error);
+}
+
+TEST(LoweringPipeline, LaunchesBecomeStepsOfOne) {
+  const kernel::Kernel kernel = kernel::parse_kernel(kStep);
+  const std::string schedule =
+      R"({"unit":{"grid":4},"steps_inside":{"size":"time","count":4,"same":[["before","after"]]},"warps":4})";
+  LoweringReport report;
+  const tile::Program program = to_tiles(kernel, schedule_of(kernel, schedule), &report);
+  EXPECT_EQ(names_of(report), (std::vector<std::string>{"arrange", "chain-products", "steps-inside"}));
+  EXPECT_NE(tile::print_program(program).find("for time = 0 to 4"), std::string::npos) << tile::print_program(program);
+  EXPECT_EQ(to_json(schedule_of(kernel, schedule), kernel).dump(), schedule);
+  const std::pair<const char*, const char*> wrong[] = {
+      {R"({"size":"times","count":4})", "names 'times', which is no run-time size"},
+      {R"({"size":"unit","count":4})", "names 'unit', which is no run-time size"},
+      {R"({"size":"time","count":5})", "has 5 steps, but 'time' is 3 at most"},
+      {R"({"size":"time","count":0})", "is 0, but must be a whole number"},
+      {R"({"size":7,"count":4})", "must be a name"},
+      {R"({"size":"time","count":4,"same":[["after","before"]]})", "wants pairs of an input and an output"},
+      {R"({"size":"time","count":4,"same":["before"]})", "wants pairs of an input and an output"},
+      {R"({"size":"time","counts":4})", "steps_inside has no parameter 'counts'"},
+      {R"(4)", "must be an object"},
+  };
+  for (const auto& [steps, words] : wrong) {
+    const std::string said = refusal(kernel, std::string(R"({"unit":{"grid":4},"steps_inside":)") + steps + "}");
+    EXPECT_NE(said.find(words), std::string::npos) << steps << ": " << said;
+  }
+}
+
+}  // namespace
+}  // namespace kw::lower
