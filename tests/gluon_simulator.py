@@ -57,20 +57,24 @@ def store(pointer: Pointer, value: Any, mask: Any = True) -> None:
 class Shared:
     """A part of shared memory; permuted, it is the same memory."""
 
-    def __init__(self, memory: np.ndarray) -> None:
-        self.memory = memory
+    def __init__(self, memory: np.ndarray, simulator: Simulator) -> None:
+        self.memory, self.simulator = memory, simulator
 
     def index(self, place: Any) -> Shared:
-        return Shared(self.memory[int(place)])
+        return Shared(self.memory[int(place)], self.simulator)
 
     def permute(self, order: tuple[int, ...]) -> Shared:
-        return Shared(self.memory.transpose(order))
+        return Shared(self.memory.transpose(order), self.simulator)
 
     def reshape(self, shape: list[int]) -> Shared:
-        return Shared(self.memory.reshape(shape))
+        return Shared(self.memory.reshape(shape), self.simulator)
 
     def load(self, layout: Any) -> Tile:
         return tile(self.memory.copy())
+
+    def store(self, values: Any) -> None:
+        self.memory[...] = values
+        self.simulator.mine().unfenced = True
 
 
 class Barrier:
@@ -117,6 +121,9 @@ class Window:
 
     def box(self, origin: list[int]) -> np.ndarray:
         """Zeros outside of the buffer."""
+        return load(*self.places(origin))
+
+    def places(self, origin: list[int]) -> tuple[Pointer, Any]:
         places: Any = 0
         inside: Any = True
         for start, size, stride, width, place in zip(
@@ -124,7 +131,7 @@ class Window:
         ):
             along = (int(start) + np.arange(width)).reshape(-1, *[1] * -place)
             places, inside = places + along * stride, inside & (along >= 0) & (along < size)
-        return load(self.base + places, inside)
+        return self.base + places, inside
 
 
 class Product:
@@ -147,9 +154,19 @@ class Simulator:
         mbarrier = SimpleNamespace(
             MBarrierLayout=lambda: Barrier, init=self._init, wait=self._wait, expect=self._expect, arrive=self._arrive
         )
-        tma = SimpleNamespace(make_tensor_descriptor=Window, async_copy_global_to_shared=self._copy)
+        tma = SimpleNamespace(
+            make_tensor_descriptor=Window,
+            async_copy_global_to_shared=self._copy,
+            async_copy_shared_to_global=self._store,
+            store_wait=self._wait_for_stores,
+        )
+        self.threads = threading.local()
         self.hopper = SimpleNamespace(
-            mbarrier=mbarrier, tma=tma, warpgroup_mma=self._multiply, warpgroup_mma_wait=self._product
+            mbarrier=mbarrier,
+            tma=tma,
+            warpgroup_mma=self._multiply,
+            warpgroup_mma_wait=self._product,
+            fence_async_shared=self._fence,
         )
         layout = SimpleNamespace(get_default_for=lambda shape, dtype: None)
         self.gl = SimpleNamespace(
@@ -208,7 +225,32 @@ class Simulator:
         if layout is Barrier:
             barriers = [Barrier(self.block) for _ in range(shape[0])]
             return SimpleNamespace(index=lambda place: barriers[int(place)])
-        return Shared(np.full(shape, np.nan, dtype))
+        return Shared(np.full(shape, np.nan, dtype), self)
+
+    def mine(self) -> Any:
+        """What a thread has under way: copies to global memory, and shared memory that the engine does not see yet."""
+        if not hasattr(self.threads, "stores"):
+            self.threads.stores, self.threads.unfenced = [], False
+        return self.threads
+
+    def _fence(self) -> None:
+        self.mine().unfenced = False
+
+    def _store(self, window: Window, origin: list[int], place: Shared) -> None:
+        if self.mine().unfenced:
+            raise RuntimeError("the engine copies what it does not see yet")
+
+        def copy() -> None:
+            pointer, inside = window.places(origin)
+            store(pointer, place.memory, inside)
+
+        self.mine().stores.append(copy)
+
+    def _wait_for_stores(self, left_under_way: int) -> None:
+        assert left_under_way == 0
+        for copy in self.mine().stores:
+            copy()
+        self.mine().stores.clear()
 
     def _init(self, barrier: Barrier, count: int) -> None:
         barrier.count = count
@@ -249,6 +291,8 @@ class Simulator:
         def work(function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
             try:
                 function(*arguments)
+                if self.mine().stores:
+                    raise RuntimeError("a part of the block ends while its stores are under way")
             except BaseException as fault:
                 faults.append(fault)
 

@@ -15,6 +15,7 @@
 #include "lower/online.hpp"
 #include "lower/scans.hpp"
 #include "lower/values.hpp"
+#include "tile/box.hpp"
 #include "tile/consumers.hpp"
 
 namespace kw::lower {
@@ -511,6 +512,21 @@ class Arranger {
     }
   }
 
+  // Does the bulk copy engine take the store, if it is asked to: a box that leaves its buffer where its axes end, of
+  // which no other block has a part?
+  bool is_box(const kernel::Store& store, const std::vector<bool>& axes) {
+    if (!values_.mapped.bulk_stores || store.combines || store.access.mask != kernel::kNoExpr || !open_.empty() ||
+        !values_.leaves_with_its_axes(store.access, axes))
+      return false;
+    for (size_t axis = 0; axis < axes.size(); ++axis)
+      if (!axes[axis] && values_.kernel.symbols[axis].kind == kernel::SymbolKind::kAxis &&
+          values_.mapped.axes[axis].mapping == Mapping::kGrid)
+        return false;
+    const tile::Access access = values_.translate(store.access, tile::kNoValue);
+    return tile::lanes_of(values_.mapped.program, access).size() > 1 &&
+           tile::box_of(values_.mapped.program, access).has_value();
+  }
+
   void store(const kernel::Store& store) {
     const std::vector<bool> axes = axes_of(store);
     Value mask = values_.mask_of(axes);
@@ -529,7 +545,12 @@ class Arranger {
     }
     Instruction instruction;
     instruction.kind = Kind::kStore;
-    instruction.access = values_.translate(store.access, mask);
+    if (is_box(store, axes)) {
+      instruction.access = values_.translate(store.access, tile::kNoValue);
+      instruction.mode = tile::CopyMode::kBulk;
+    } else {
+      instruction.access = values_.translate(store.access, mask);
+    }
     const Value value = values_.value_of(store.value);
     const Lanes lanes = united(values_.emission.type(value).lanes, values_.lanes_of(store.over));
     instruction.operands = {values_.emission.broadcast(value, lanes)};

@@ -11,6 +11,8 @@
 namespace kw::lower {
 namespace {
 
+constexpr int64_t kBytesOfVector = 16;
+
 using tile::SymbolKind;
 
 tile::BufferRole role_of(kernel::BufferRole role) {
@@ -34,6 +36,7 @@ class Mapper {
     program().approximate = schedule_.approximate;
     mapped_.scheme = schedule_.scheme;
     mapped_.bulk = schedule_.bulk;
+    mapped_.bulk_stores = schedule_.bulk_stores;
     mapped_.serpentine = schedule_.serpentine;
     mapped_.loads_first = schedule_.loads_first;
     mapped_.axes.resize(kernel_.symbols.size());
@@ -160,6 +163,18 @@ class Mapper {
     if (axis.unrolled) axis.padded = false;
     else if (schedule.mapping == Mapping::kTile) axis.padded = !(kernel::as_constant(axis.extent) == schedule.width);
     else axis.padded = kernel::known_divisor(axis.extent, ranges) % (schedule.width * consumers_along(info.name)) != 0;
+    if (axis.padded && axis.lane >= 0 && schedule_.consumers.count == 1)
+      program().symbols[axis.lane].vectors = points_together(axis.extent);
+  }
+
+  // Along an axis of this extent, where that are fewer than are read or written at once. A vector is one access where
+  // the mask is the same for all of it. Where an axis ended within one, all would be taken apart, each thread's
+  // elements side by side: 0.18 ms for 0.055 of 97 MB in bf16 on an H200.
+  int64_t points_together(const tile::Index& extent) {
+    const int64_t divisor = kernel::known_divisor(extent, tile::ranges_of(program())), together = divisor & -divisor;
+    int64_t bytes = kBytesOfVector;
+    for (const kernel::Buffer& buffer : kernel_.buffers) bytes = std::min<int64_t>(bytes, size_of(buffer.dtype));
+    return together < kBytesOfVector / bytes ? together : 0;
   }
 
   int64_t consumers_along(const std::string& axis) const {

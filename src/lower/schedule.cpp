@@ -21,6 +21,7 @@ constexpr std::pair<Scheme, std::string_view> kSchemeNames[] = {{Scheme::kIeee, 
 
 constexpr std::pair<std::string_view, bool KernelSchedule::*> kFlags[] = {
     {"bulk", &KernelSchedule::bulk},
+    {"bulk_stores", &KernelSchedule::bulk_stores},
     {"skip_masked", &KernelSchedule::skip_masked},
     {"loads_first", &KernelSchedule::loads_first},
     {"approximate", &KernelSchedule::approximate},
@@ -100,7 +101,7 @@ class ScheduleReader {
         read_steps_inside(value);
       } else {
         refuse(fmt::format("there is no axis or parameter '{}'", key),
-               fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, skip_masked, "
+               fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, bulk_stores, skip_masked, "
                            "walkers, loads_first, approximate, cache_hints, serpentine, wide_accesses, consumers, "
                            "steps_inside, nest and order.",
                            list_of(names_)));

@@ -34,16 +34,16 @@
 //   fp16x3  by three products of halves on tensor cores: each operand is the sum of a half and of what that lacks, as a
 //           half, too; the small products come first, and each iteration's sum is added to the total in f32. Of numbers
 //           whose rows' largest is scaled to a power of two at most 2^15
-// With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp). With `skip_masked` a block of
-// which no store's mask holds does nothing else (src/lower/skip_masked.hpp); with `walkers`, about so many blocks are
-// started, each of which walks along an axis of the grid where the masks may hold (src/lower/walkers.hpp). With
-// `loads_first` what a block needs behind its loops, or in a later one, is loaded before them, and is there when they
-// end. `approximate` says that results are rounded to so few bits that the hardware's approximations of functions are
-// exact enough. With `consumers`, {"along": "m", "count": 2}, so many blocks that are neighbours along that axis run as
-// one, and a warp of its own copies what they multiply (src/tile/consumers.hpp); with `programs` among them, so many
-// programs are started, each of which does one pair after another. `cache_hints` has loads say what other blocks, or a
-// later walk, will read again (src/lower/cache_hints.hpp); with `serpentine` a walk that reads again what the one
-// before it read goes the other way (src/lower/serpentine.hpp).
+// With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp), with `bulk_stores` it stores it.
+// With `skip_masked` a block of which no store's mask holds does nothing else (src/lower/skip_masked.hpp); with
+// `walkers`, about so many blocks are started, each of which walks along an axis of the grid where the masks may hold
+// (src/lower/walkers.hpp). With `loads_first` what a block needs behind its loops, or in a later one, is loaded before
+// them, and is there when they end. `approximate` says that results are rounded to so few bits that the hardware's
+// approximations of functions are exact enough. With `consumers`, {"along": "m", "count": 2}, so many blocks that are
+// neighbours along that axis run as one, and a warp of its own copies what they multiply (src/tile/consumers.hpp); with
+// `programs` among them, so many programs are started, each of which does one pair after another. `cache_hints` has
+// loads say what other blocks, or a later walk, will read again (src/lower/cache_hints.hpp); with `serpentine` a walk
+// that reads again what the one before it read goes the other way (src/lower/serpentine.hpp).
 #pragma once
 
 #include <cstdint>
@@ -109,6 +109,7 @@ struct KernelSchedule {
   StepsInside steps_inside;
   Scheme scheme = Scheme::kIeee;
   bool bulk = false;         // tiles of two and more dimensions are loaded by the bulk copy engine where they are boxes
+  bool bulk_stores = false;  // and stored so
   bool skip_masked = false;  // blocks that would store nothing stop early
   int64_t walkers = 0;       // blocks that are started, with skip_masked; 0: all
   bool loads_first = false;  // also loads that only what follows the loops needs

@@ -50,6 +50,8 @@ class Values {
   // --- Expressions ---
   tile::Value value_of(kernel::ExprId id);
   tile::Access translate(const kernel::Access& access, tile::Value mask);
+  // Are the lanes beyond the ends of these axes those whose coordinates leave the buffer?
+  bool leaves_with_its_axes(const kernel::Access& access, const std::vector<bool>& axes) const;
   // Loops' bodies see what is known outside, not the other way round.
   void open() { known_.emplace_back(); }
   void close() { known_.pop_back(); }
@@ -120,8 +122,6 @@ class Values {
   void refuse_what_cannot_be_last() const;
   bool is_last(const MappedAxis& axis) const { return axis.last >= 0 && !whole_; }
   tile::Value load(const kernel::Expr& expr);
-  // Are the lanes beyond the ends of these axes those whose coordinates leave the buffer?
-  bool leaves_with_its_axes(const kernel::Access& access, const std::vector<bool>& axes) const;
   bool is_walked(const std::vector<bool>& axes) const;  // by a loop along one of them
   tile::Value scan(kernel::ExprId id);
   // The scan of which it is a component, or another name.

@@ -36,6 +36,7 @@ const ParameterTable& takes() {
       {.name = "num_warps", .least = 1, .most = 16, .unsaid = 8, .powers_of_two = true, .tried = {4, 8}},
       {.name = "order", .least = 1, .most = 64, .unsaid = 8, .powers_of_two = false, .tried = {1, 8, 16}},
       {.name = "bulk", .least = 0, .most = 1, .unsaid = 1, .powers_of_two = false, .tried = {0, 1}},
+      {.name = "bulk_stores", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
       {.name = "consumers", .least = 1, .most = 2, .unsaid = 1, .powers_of_two = true, .tried = {1, 2}},
       {.name = "scheme", .least = kIeee, .most = kBothStreamed, .unsaid = kFp16x3, .powers_of_two = false, .tried = {}},
       {.name = "split_k",
@@ -99,7 +100,7 @@ bool has_producer(const Product& product, int64_t columns, const DeviceDescripti
   // Beside an axis for parts, an operand has as many dimensions as a box may.
   const auto fits_box = [&](Side side) { return dimensions_of(product, side).size() + 1 <= kDimensionsOfBox; };
   return device.warp_roles && fits_box(Side::kLeft) && fits_box(Side::kRight) && product.left.dtype == DType::f32 &&
-         columns <= 256 && product.depth > 32;
+         columns <= 256 && product.depth >= 32;
 }
 
 bool can_consume(const Product& product, int64_t rows, int64_t columns, const DeviceDescription& device) {
@@ -162,14 +163,19 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
     (columns >= rows && !folds ? columns : rows) /= 2;
   const auto stages = [&] { return device.operand_bytes() / ((rows + columns) * depth * 2 * (split ? 2 : 1)); };
   while (stages() < 1 && depth > kLeastBlock) depth /= 2;
+  // Short sums are stored as often as they are loaded for: a stage less, and consumers go on while the engine stores.
+  const int64_t of_stage = (rows + columns) * depth * 4,
+                stages_beside = (device.operand_bytes() - rows * columns * 4) / of_stage;
+  const bool stores_bulk = ceil_divide(product.depth, depth) <= 4 * kFewIterations && stages_beside > 0;
   if (consume() && stages() > 1)
     return {{"block_m", kConsumerRows},
             {"block_n", columns},
             {"block_k", depth},
-            {"stages", std::clamp<int64_t>(stages(), 1, 4)},
+            {"stages", std::clamp<int64_t>(stores_bulk ? stages_beside : stages(), 1, 4)},
             {"num_warps", 4},
             {"order", 8},
             {"bulk", 1},
+            {"bulk_stores", stores_bulk ? 1 : 0},
             {"consumers", kConsumers},
             {"scheme", kFp16x3},
             {"split_k", parts_for(product, depth, blocks(), device)}};
@@ -212,6 +218,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                            .warps = static_cast<int>(read("num_warps")),
                            .neighbours = read("order"),
                            .bulk = read("bulk") != 0,
+                           .bulk_stores = read("bulk_stores") != 0,
                            .halves = product.left.dtype == DType::f32 && read("scheme") != kIeee,
                            .streamed = {},
                            .parts = parts_of(product, read("block_k"), read("split_k"))};

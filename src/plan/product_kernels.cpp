@@ -52,9 +52,16 @@ Shape strides_of(const std::vector<OperandDimension>& dimensions) {
   return strides;
 }
 
+// Neighbours with zeros behind them, so that rows begin where the bulk copy engine wants them, and what is written is
+// whole vectors: stores that end within one are made element by element (0.05 ms for 0.19 of 8205 rows of 2949).
+std::vector<OperandDimension> padded(std::vector<OperandDimension> dimensions) {
+  dimensions.back().extent = (dimensions.back().extent + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  return dimensions;
+}
+
 Shape padded_strides(const std::vector<OperandDimension>& dimensions) {
   Shape strides(dimensions.size(), 1);
-  int64_t next = (dimensions.back().extent + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  int64_t next = padded(dimensions).back().extent;
   for (size_t dim = dimensions.size() - 1; dim-- > 0;) {
     strides[dim] = next;
     next *= dimensions[dim].extent;
@@ -386,7 +393,8 @@ SplitOperand ProductKernels::split(const Product& product, Side side) {
   made.side = side;
   made.name = operand.name;
   made.dimensions = dimensions_of(product, side);
-  const Shape shape = extents_of(made.dimensions), strides = padded_strides(made.dimensions);
+  const std::vector<OperandDimension> written = padded(made.dimensions);
+  const Shape shape = extents_of(written), strides = padded_strides(made.dimensions);
   const Shape scale_shape = extents_of(without_depth(made.dimensions)), scale_strides = contiguous_strides(scale_shape);
   made.high = scratch(made.name + "_high", DType::f16, shape, strides);
   made.low = scratch(made.name + "_low", DType::f16, shape, strides);
@@ -397,8 +405,8 @@ SplitOperand ProductKernels::split(const Product& product, Side side) {
   KernelDraft draft("split_" + identifier(made.name) + "_kernel",
                     side == Side::kLeft ? "Each row as a power of two times the sum of two halves."
                                         : "Each column as a power of two times the sum of two halves.");
-  const ProductSymbols symbols = declare(draft, made.dimensions, side);
-  const int x = draft.buffer(operand.name, operand.dtype, shape, strides_of(made.dimensions),
+  const ProductSymbols symbols = declare(draft, written, side);
+  const int x = draft.buffer(operand.name, operand.dtype, extents_of(made.dimensions), strides_of(made.dimensions),
                              kernel::BufferRole::kInput, operand.root, operand.offset);
   const int high = draft.buffer("high", DType::f16, shape, strides, kernel::BufferRole::kOutput, -1 - made.high);
   const int low = draft.buffer("low", DType::f16, shape, strides, kernel::BufferRole::kOutput, -1 - made.low);
@@ -410,18 +418,23 @@ SplitOperand ProductKernels::split(const Product& product, Side side) {
   kernel::Builder& build = draft.build;
   const std::vector<kernel::Index> places = places_of(made.dimensions, symbols, side),
                                    row = places_of(without_depth(made.dimensions), symbols, side);
-  const HalvesOfRow halves = halves_of_row(build, draft.load(x, places), symbols.depth, product.depth);
+  ExprId inside = kernel::kNoExpr;  // of the operand
+  if (const int64_t extent = made.dimensions.back().extent; extent < written.back().extent)
+    inside = build.op(kernel::ScalarOp::kLess, {build.index(places.back()), build.constant(DType::i32, extent)});
+  const ExprId has_row = written.back().role == OperandDimension::Role::kOuter ? inside : kernel::kNoExpr;
+  const HalvesOfRow halves = halves_of_row(build, draft.load(x, places, 0.0, inside), symbols.depth, product.depth);
   const ExprId first = build.named("first_half", build.cast(DType::f16, halves.scaled));
   const ExprId rest = build.op(kernel::ScalarOp::kSub, {halves.scaled, build.cast(DType::f32, first)});
   draft.store(high, places, first);
   draft.store(low, places, build.cast(DType::f16, rest));
-  draft.store(scale, row, scale_back(build, halves.exponent));
-  draft.store(large, row, halves.near);
+  draft.store(scale, row, scale_back(build, halves.exponent), has_row);
+  draft.store(large, row, halves.near, has_row);
   const ExprId all = build.constant(DType::i32, product.depth), none = build.constant(DType::i32, int64_t{-1});
   draft.store(
       needs, row,
-      build.op(kernel::ScalarOp::kSelect, {halves.loses, build.op(kernel::ScalarOp::kSub, {all, halves.near}), none}));
-  finish(draft, split_schedule(made.dimensions));
+      build.op(kernel::ScalarOp::kSelect, {halves.loses, build.op(kernel::ScalarOp::kSub, {all, halves.near}), none}),
+      has_row);
+  finish(draft, split_schedule(written));
   return made;
 }
 

@@ -237,7 +237,7 @@ std::vector<int64_t> BlockRun::elements_of(const Instruction& instruction, const
   const size_t count = static_cast<size_t>(world_.points.count(lanes));
   std::vector<int64_t> elements(count, 0);
   std::vector<bool> masked(count, false);
-  const bool may_leave = instruction.kind == Kind::kLoad && instruction.mode == CopyMode::kBulk;
+  const bool may_leave = instruction.kind != Kind::kCopy && instruction.mode == CopyMode::kBulk;
   if (access.mask != kNoValue) {
     const std::vector<int64_t>& places = world_.points.places(lanes, type_of(access.mask).lanes);
     for (size_t point = 0; point < count; ++point) masked[point] = values_[access.mask].wholes[places[point]] == 0;

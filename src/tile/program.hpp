@@ -30,12 +30,15 @@ enum class SymbolKind {
   kLane,  // the position along one dimension of tiles
 };
 
+inline constexpr int64_t kMostOfVector = 16;  // elements, of a byte each
+
 struct SymbolInfo {
   std::string name;  // "row", "key_block": a Python and C++ identifier
   SymbolKind kind = SymbolKind::kLane;
   kernel::SymbolRange range;  // a lane's is [0, width)
   Index count;                // kGrid: number of blocks along it, an index over sizes
   bool simd = false;          // kLane: the one that a CPU takes side by side
+  int64_t vectors = 0;        // kLane: at most so many points of it are read or written at once; 0: as many as can be
 };
 
 // --- Buffers ---
@@ -149,25 +152,25 @@ struct Instruction {
   std::vector<Value> results;
   std::vector<Value> operands;
 
-  ScalarOp op = ScalarOp::kAdd;                  // kOp
-  ReduceOp reduce = ReduceOp::kSum;              // kFold, kScan
-  bool reversed = false;                         // kScan, kFor: from the end to the start
-  ScanWay way = ScanWay::kFree;                  // kScan
-  double number = 0.0;                           // kConstant of a floating type
-  int64_t integer = 0;                           // kConstant of an integral type or b1; kScan of a sort: how many of
-                                                 // the first places anything reads, 0: all
-  Index index;                                   // kIndex; kBarrier: how often all waited before
-  Symbol from = -1, to = -1;                     // kRelabel; kScan, kSplit, kUnstack: from; kStack: to
-  std::vector<Symbol> lanes;                     // kFold: those folded; kCopy: those copied; kSplit: the two;
-                                                 // kBarrier: of the grid, along which blocks wait; none: all blocks
-  Access access;                                 // kLoad, kStore; kCopy: the source; kBarrier: a counter (without
-                                                 // coordinates: the buffer's first element)
-  Access destination;                            // kCopy
-  Hint hint = Hint::kNone;                       // kLoad, kStore
-  bool combines = false;                         // kStore: atomically, by `reduce` (kSum, kProd, kMax, kMin)
-  CopyMode mode = CopyMode::kPlain;              // kCopy; kLoad: kBulk for a box that may leave its buffer (box.hpp)
-  int pending = 0;                               // kWait
-  Scope scope = Scope::kBlock;                   // kBarrier
+  ScalarOp op = ScalarOp::kAdd;      // kOp
+  ReduceOp reduce = ReduceOp::kSum;  // kFold, kScan
+  bool reversed = false;             // kScan, kFor: from the end to the start
+  ScanWay way = ScanWay::kFree;      // kScan
+  double number = 0.0;               // kConstant of a floating type
+  int64_t integer = 0;               // kConstant of an integral type or b1; kScan of a sort: how many of
+                                     // the first places anything reads, 0: all
+  Index index;                       // kIndex; kBarrier: how often all waited before
+  Symbol from = -1, to = -1;         // kRelabel; kScan, kSplit, kUnstack: from; kStack: to
+  std::vector<Symbol> lanes;         // kFold: those folded; kCopy: those copied; kSplit: the two;
+                                     // kBarrier: of the grid, along which blocks wait; none: all blocks
+  Access access;                     // kLoad, kStore; kCopy: the source; kBarrier: a counter (without
+                                     // coordinates: the buffer's first element)
+  Access destination;                // kCopy
+  Hint hint = Hint::kNone;           // kLoad, kStore
+  bool combines = false;             // kStore: atomically, by `reduce` (kSum, kProd, kMax, kMin)
+  CopyMode mode = CopyMode::kPlain;  // kCopy; kLoad, kStore: kBulk for a box that may leave its buffer (box.hpp)
+  int pending = 0;                   // kWait
+  Scope scope = Scope::kBlock;       // kBarrier
   DotPrecision precision = DotPrecision::kIeee;  // kDot
 
   Symbol symbol = -1;            // kFor: its variable

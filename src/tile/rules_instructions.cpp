@@ -261,7 +261,16 @@ class InstructionRules {
               "a coordinate is of type {}, not an integer",
               coordinate.value == kNoValue ? "" : kw::name_of(type_of(coordinate.value).dtype));
     if (access.mask != kNoValue) check_dtype(type_of(access.mask), DType::b1, "the mask");
-    if (at_.kind != Kind::kLoad || at_.mode == CopyMode::kPlain) check_bounds(program_, access, surroundings_, ranges_);
+    const bool may_leave = at_.kind != Kind::kCopy && at_.mode == CopyMode::kBulk;
+    if (!may_leave) check_bounds(program_, access, surroundings_, ranges_);
+  }
+
+  void check_mode() const {
+    require(at_.mode != CopyMode::kAsync, "loads and stores are plain or bulk");
+    require(at_.mode == CopyMode::kPlain || box_of(program_, at_.access),
+            "what is {} '{}' is no box that the bulk copy engine takes",
+            at_.kind == Kind::kLoad ? "loaded from" : "stored to", buffer_of(at_.access).name);
+    require(at_.mode == CopyMode::kPlain || at_.hint == Hint::kNone, "what is bulk has a hint, which it cannot follow");
   }
 
   void check_load() const {
@@ -271,10 +280,7 @@ class InstructionRules {
     const Lanes lanes = lanes_of(program_, at_.access);
     require(same_lanes(result().lanes, lanes), "the result has lanes {}, but the access varies along {}",
             lanes_text(result().lanes), lanes_text(lanes));
-    require(at_.mode != CopyMode::kAsync, "loads are plain or bulk");
-    require(at_.mode == CopyMode::kPlain || box_of(program_, at_.access),
-            "what is loaded from '{}' is no box that the bulk copy engine takes", buffer_of(at_.access).name);
-    require(at_.mode == CopyMode::kPlain || at_.hint == Hint::kNone, "a bulk load has a hint, which it cannot follow");
+    check_mode();
   }
 
   void check_written(const Access& access) const {
@@ -287,6 +293,10 @@ class InstructionRules {
     check_access(at_.access);
     check_written(at_.access);
     check_dtype(operand(0), buffer_of(at_.access).dtype, "what is stored");
+    check_mode();
+    require(at_.mode == CopyMode::kPlain || !at_.combines, "a bulk store does not combine");
+    require(at_.mode == CopyMode::kPlain || same_lanes(operand(0).lanes, lanes_of(program_, at_.access)),
+            "a bulk store writes a whole tile");
     if (at_.combines) {
       const bool simple = at_.reduce == ReduceOp::kSum || at_.reduce == ReduceOp::kProd ||
                           at_.reduce == ReduceOp::kMax || at_.reduce == ReduceOp::kMin;

@@ -189,6 +189,7 @@ class ProgramParser {
     if (width < 1) reader_.fail_at(at, fmt::format("lane '{}' is {} wide, but a lane is at least 1", info.name, width));
     info.range = {0, width - 1, 1};
     info.simd = reader_.accept("simd");
+    if (reader_.accept("vectors")) info.vectors = whole_number(1, kMostOfVector);
     add_symbol(std::move(info));
   }
 
@@ -433,6 +434,7 @@ class ProgramParser {
     Instruction result;
     result.kind = Kind::kStore;
     result.access = place();
+    if (reader_.accept("bulk")) result.mode = CopyMode::kBulk;
     reader_.expect("<-");
     result.operands = {used_value()};
     parse_mask(result.access, false);

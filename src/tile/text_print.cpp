@@ -163,8 +163,9 @@ class ProgramPrinter {
         out_ += fmt::format("  size {} = {}..{}", symbol.name, symbol.range.low, symbol.range.high);
         out_ += symbol.range.divisor == 1 ? "\n" : fmt::format(" by {}\n", symbol.range.divisor);
       } else if (symbol.kind == SymbolKind::kLane) {
-        lanes += fmt::format("{}{} = {}{}", lanes.empty() ? "" : ", ", symbol.name, symbol.range.high + 1,
-                             symbol.simd ? " simd" : "");
+        lanes += fmt::format("{}{} = {}{}{}", lanes.empty() ? "" : ", ", symbol.name, symbol.range.high + 1,
+                             symbol.simd ? " simd" : "",
+                             symbol.vectors > 0 ? fmt::format(" vectors {}", symbol.vectors) : "");
       }
     }
     for (const Symbol symbol : program_.grid)
@@ -270,7 +271,8 @@ class ProgramPrinter {
   }
 
   std::string store_text(const Instruction& instruction) const {
-    std::string text = "store " + place(instruction.access) + " <- " + values(instruction.operands);
+    std::string text = "store " + place(instruction.access) + (instruction.mode == CopyMode::kBulk ? " bulk" : "") +
+                       " <- " + values(instruction.operands);
     text += mask_text(instruction.access, false);
     if (instruction.combines) text += fmt::format(" combine {}", kernel::name_of(instruction.reduce));
     return text + hint_text(instruction.hint);

@@ -152,6 +152,7 @@ def streamed(n: int = 32, stages: int = 2, programs: int = 0) -> str:
 
 
 ORDER = '"order":{"grouped":"m","along":"n","count":2},'
+BULK_STORES = '"bulk_stores":true,'
 CASES = {
     "plain": Case(128, 64, 96, schedule()),
     "ragged": Case(200, 88, 104, schedule(more=ORDER)),
@@ -168,6 +169,11 @@ CASES = {
         300, 104, 64, '{"b":{"grid":1},' + schedule(halves=False, programs=5)[1:], batches=True
     ),
     "programs for more than there are": Case(128, 64, 96, schedule(programs=100)),
+    "stored by the engine": Case(200, 88, 104, schedule(more=ORDER + BULK_STORES)),
+    "several stored by each program": Case(520, 136, 80, schedule(stages=3, more=ORDER + BULK_STORES, programs=4)),
+    "batches stored by the engine": Case(
+        136, 48, 72, '{"b":{"grid":1},' + schedule(halves=False, more=BULK_STORES, programs=3)[1:], batches=True
+    ),
     "split where it is read": Case(256, 32, 320, streamed(), streamed=True),
     "split, ragged": Case(200, 72, 256, streamed(stages=3), streamed=True),
     "split, several pairs for each program": Case(520, 128, 192, streamed(128, programs=2), streamed=True),
@@ -209,6 +215,26 @@ def test_simulated_warps_compute_the_product(tmp_path: Path, name: str) -> None:
         assert (given["small"] >= few).all() and (given["small"] <= many).all()
 
 
+def is_wrong_with(tmp_path: Path, monkeypatch: Any, case: Case, place: str, wrong: str) -> bool:
+    """Is the result wrong, or an error raised, once `wrong` stands at `place`?"""
+    monkeypatch.setattr(gluon_simulator, "PATIENCE", 0.5)
+    _, source = printed(tmp_path, case)
+    functions = source[source.index("@") : source.index("\ndef launch_")]
+    assert place in functions
+    simulator = gluon_simulator.Simulator()
+    names: dict[str, Any] = simulator.names()
+    exec(functions.replace(place, wrong), names)
+    given = case.tensors()
+    kernel = names[kernel_of(case)]
+    order = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
+    try:
+        simulator.run(kernel, blocks_of(source), [given[name] for name in order])
+    except RuntimeError:
+        return True
+    wanted = case.expected(given)
+    return not np.abs(given["y"] - wanted).max() <= 1e-4 * np.abs(wanted).max()
+
+
 @pytest.mark.parametrize("case_name", ["ragged", "split, ragged"])
 @pytest.mark.parametrize(
     ("place", "wrong"),
@@ -222,23 +248,28 @@ def test_simulated_warps_compute_the_product(tmp_path: Path, name: str) -> None:
 def test_the_simulator_sees_a_missing_wait(
     tmp_path: Path, monkeypatch: Any, case_name: str, place: str, wrong: str
 ) -> None:
-    monkeypatch.setattr(gluon_simulator, "PATIENCE", 0.5)
-    case = CASES[case_name]
-    _, source = printed(tmp_path, case)
-    functions = source[source.index("@") : source.index("\ndef launch_")]
-    assert place in functions
-    simulator = gluon_simulator.Simulator()
-    names: dict[str, Any] = simulator.names()
-    exec(functions.replace(place, wrong), names)
-    given = case.tensors()
-    kernel = names[kernel_of(case)]
-    order = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
-    try:
-        simulator.run(kernel, blocks_of(source), [given[name] for name in order])
-    except RuntimeError:
-        return
-    wanted = case.expected(given)
-    assert not np.abs(given["y"] - wanted).max() <= 1e-4 * np.abs(wanted).max()
+    assert is_wrong_with(tmp_path, monkeypatch, CASES[case_name], place, wrong)
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong"),
+    [
+        ("        hopper.tma.store_wait(0)\n        y_tiles", "        y_tiles"),
+        ("\n    hopper.tma.store_wait(0)\n", "\n"),
+        ("hopper.fence_async_shared()", "pass"),
+        ("y_tiles.index(consumer)", "y_tiles.index(0)"),
+    ],
+)
+def test_the_simulator_sees_what_stores_must_wait_for(tmp_path: Path, monkeypatch: Any, place: str, wrong: str) -> None:
+    assert is_wrong_with(tmp_path, monkeypatch, CASES["several stored by each program"], place, wrong)
+
+
+def test_a_box_that_is_none_is_stored_by_threads(tmp_path: Path) -> None:
+    """Rows of 90 numbers do not begin at multiples of 16 bytes."""
+    _, bulk = printed(tmp_path, CASES["stored by the engine"])
+    _, plain = printed(tmp_path, Case(200, 90, 104, schedule(more=ORDER + BULK_STORES)))
+    assert "async_copy_shared_to_global" in bulk and "tl.store(y" not in bulk
+    assert "async_copy_shared_to_global" not in plain and "tl.store(y" in plain
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -128,7 +128,7 @@ std::string TileAccesses::condition(const Instruction& one) const {
   if (one.access.mask != kNoValue) conditions.push_back(within(at_.value(one.access.mask), kAnd));
   const tile::Buffer& buffer = at_.text.program().buffers[one.access.buffer];
   // A box may leave its buffer.
-  for (size_t i = 0; one.kind == Kind::kLoad && one.mode == tile::CopyMode::kBulk && i < buffer.shape.size(); ++i) {
+  for (size_t i = 0; one.mode == tile::CopyMode::kBulk && i < buffer.shape.size(); ++i) {
     const Index& at = one.access.coordinates[i].index;
     const kernel::Interval reach = kernel::range_of(at, at_.text.ranges());
     const std::string text = within(at_.text.index(at), kAdd);

@@ -54,6 +54,8 @@ ConsumerText::ConsumerText(const tile::Program& program, const IndexNames& names
     if (one.kind == Kind::kLoad) loads_.push_back(&one);
     if (one.kind == Kind::kDot) dots_.push_back(&one);
   }
+  for (const Instruction& one : program.body)
+    if (one.kind == Kind::kStore && one.mode == tile::CopyMode::kBulk) bulk_stores_.push_back(&one);
   consumer_ = unique("consumer");
   step_ = unique("step");
   stage_ = unique("stage");
@@ -79,15 +81,30 @@ std::vector<std::string> ConsumerText::places() const {
   return all;
 }
 
+// Of the store's consumers, one each.
+std::string ConsumerText::name_of_tiles(const Instruction& store) const {
+  return unique(program_.buffers[store.access.buffer].name + "_tiles");
+}
+
 // Those that a consumer itself reads and writes.
 std::vector<std::string> ConsumerText::buffers() const {
   std::set<int> used;
   tile::for_each(program_.body, [&](const Instruction& one) {
-    if ((one.kind == Kind::kLoad && one.mode != tile::CopyMode::kBulk) || one.kind == Kind::kStore)
+    if ((one.kind == Kind::kLoad || one.kind == Kind::kStore) && one.mode != tile::CopyMode::kBulk)
       used.insert(one.access.buffer);
   });
   std::vector<std::string> all;
   for (const int buffer : used) all.push_back(program_.buffers[buffer].name);
+  return all;
+}
+
+// Where a consumer's results go, and what else it reads: buffers, and of bulk stores a window and tiles.
+std::vector<std::string> ConsumerText::results() const {
+  std::vector<std::string> all = buffers();
+  for (const Instruction* store : bulk_stores_) {
+    all.push_back(windows_.of(*store).name);
+    all.push_back(name_of_tiles(*store));
+  }
   return all;
 }
 
@@ -109,7 +126,7 @@ std::vector<std::string> ConsumerText::definition() const {
   std::vector<std::string> parameters = places();
   parameters.insert(parameters.begin(), consumer_ + ": gl.constexpr");
   parameters.insert(parameters.end(), {ready_, free_});
-  for (const std::string& buffer : buffers()) parameters.push_back(buffer);
+  for (const std::string& one : results()) parameters.push_back(one);
   std::string text = definition_of(program_.name + "_consumer", parameters);
   text.pop_back();
   return {text};
@@ -186,6 +203,25 @@ std::vector<std::string> ConsumerText::behind_loop() const {
   return lines;
 }
 
+std::vector<std::string> ConsumerText::stores(const Instruction& store, const std::string& tile) const {
+  const std::string place = fmt::format("{}.index({})", name_of_tiles(store), consumer_);
+  const TileWindows::Window& window = windows_.of(store);
+  std::vector<std::string> widths;
+  for (const tile::Symbol lane : program_.values[store.operands[0]].type.lanes)
+    widths.push_back(std::to_string(tile::width_of(program_, lane)));
+  const bool is_matrix = window.lanes.size() == widths.size();
+  return {"hopper.tma.store_wait(0)",
+          fmt::format("{}{}.store({})", place, is_matrix ? "" : fmt::format(".reshape({})", list(widths)), tile),
+          "hopper.fence_async_shared()",
+          python::wrapped_call("hopper.tma.async_copy_shared_to_global(",
+                               {window.name, windows_.origin_text(store), place}, ")")};
+}
+
+std::vector<std::string> ConsumerText::end() const {
+  if (bulk_stores_.empty()) return {};
+  return {"hopper.tma.store_wait(0)"};
+}
+
 bool ConsumerText::is_added_to(const Instruction& dot) const {
   const tile::Value sum = dot.results[0];
   const auto adds = [&](const Instruction* other) { return other->operands[0] == sum; };
@@ -218,7 +254,8 @@ std::vector<std::string> ConsumerText::waits_before(const Instruction* user) {
 std::string ConsumerText::producer() const {
   const int64_t count = program_.consumers.count;
   std::vector<std::string> parameters;
-  for (const TileWindows::Window& window : windows_.all()) parameters.push_back(window.name);
+  for (const TileWindows::Window& window : windows_.all())
+    if (!window.is_written) parameters.push_back(window.name);
   for (const std::string& place : places()) parameters.push_back(place);
   parameters.insert(parameters.end(), {ready_, free_});
   int64_t bytes = 0, each = 0;
@@ -274,13 +311,19 @@ std::string ConsumerText::kernel() const {
     out += python::indent(
         python::wrapped_call(fmt::format("{} = hopper.tma.make_tensor_descriptor(", window.name), arguments, ")") +
         "\n");
-    windows.push_back(window.name);
+    if (!window.is_written) windows.push_back(window.name);
   }
   for (const Instruction* load : loads_) {
     const TileWindows::Window& window = windows_.of(*load);
     const int64_t places = loop_.stages * (tile::is_of_consumer(program_, *load) ? count : 1);
     out += fmt::format("    {} = gl.allocate_shared_memory({}, [{}, {}, {})\n", name_of_places(*load),
                        gluon_type(program_.buffers[window.buffer].dtype), places, windows_.shape_text(window).substr(1),
+                       unique(window.name + "_layout"));
+  }
+  for (const Instruction* store : bulk_stores_) {
+    const TileWindows::Window& window = windows_.of(*store);
+    out += fmt::format("    {} = gl.allocate_shared_memory({}, [{}, {}, {})\n", name_of_tiles(*store),
+                       gluon_type(program_.buffers[window.buffer].dtype), count, windows_.shape_text(window).substr(1),
                        unique(window.name + "_layout"));
   }
   for (const std::string& barrier : {ready_, free_})
@@ -293,7 +336,7 @@ std::string ConsumerText::kernel() const {
   common.insert(common.end(), {ready_, free_});
   copied.insert(copied.begin(), windows.begin(), windows.end());
   copied.insert(copied.end(), {ready_, free_});
-  for (const std::string& buffer : buffers()) common.push_back(buffer);
+  for (const std::string& one : results()) common.push_back(one);
   const auto part = [&](std::string_view role, const std::vector<std::string>& arguments) {
     return python::indent(python::wrapped_call(fmt::format("({}_{}, (", program_.name, role), arguments, ")),") + "\n",
                           3);

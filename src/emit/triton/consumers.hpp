@@ -44,6 +44,10 @@ class ConsumerText {
   std::string to_rows_of_sums(const std::string& text) const;
   // Behind the loop: moves what it carried.
   std::vector<std::string> behind_loop() const;
+  // A bulk store: through a tile in shared memory, from which the engine copies while the consumer goes on. At the
+  // function's end, what is still under way.
+  std::vector<std::string> stores(const tile::Instruction& store, const std::string& tile) const;
+  std::vector<std::string> end() const;
   // Products run by themselves from their instruction on. Before one that wants their sums (null: at the end of the
   // body) all of them are waited for; behind the loop's last, the producer may copy again.
   void starts(const tile::Instruction& dot);
@@ -53,7 +57,9 @@ class ConsumerText {
   std::string unique(std::string name) const;
   std::string name_of_places(const tile::Instruction& load) const;
   std::vector<std::string> places() const;  // of all loads
+  std::string name_of_tiles(const tile::Instruction& store) const;
   std::vector<std::string> buffers() const;
+  std::vector<std::string> results() const;
   std::string number_of_iteration() const;
   std::string along_blocks() const;  // "row_block = row_block_pair * 2 + consumer"
   // Is this product added to by another one alone, so that nobody waits for it?
@@ -63,7 +69,7 @@ class ConsumerText {
   const IndexNames& names_;
   const TileWindows& windows_;
   const tile::Instruction& loop_;
-  std::vector<const tile::Instruction*> loads_, dots_;
+  std::vector<const tile::Instruction*> loads_, dots_, bulk_stores_;
   std::vector<const tile::Instruction*> under_way_;  // products that nobody has waited for
   const std::vector<bool> left_in_registers_;        // [value]
   std::string consumer_, step_, stage_, turn_, ready_, free_, layout_, left_layout_;

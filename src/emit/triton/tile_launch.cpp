@@ -21,7 +21,7 @@ using tile::Symbol;
 bool has_windows(const tile::Program& program) {
   bool found = false;
   tile::for_each(program.body, [&](const tile::Instruction& one) {
-    found = found || (one.kind == tile::Kind::kLoad && one.mode == tile::CopyMode::kBulk);
+    found = found || (one.kind != tile::Kind::kCopy && one.mode == tile::CopyMode::kBulk);
   });
   return found;
 }

@@ -73,6 +73,10 @@ class TilePrinter {
   TileKernel run() {
     print_head();
     print_body(program_.body);
+    if (consumers_) {
+      indent_ = 4;
+      lines(consumers_->end());
+    }
     if (consumers_) out_ += "\n\n" + consumers_->producer() + "\n\n" + consumers_->kernel();
     return {std::move(out_), launch_function(program_, names_), std::move(helpers_)};
   }
@@ -380,6 +384,10 @@ class TilePrinter {
     const Value stored = one.operands[0];
     // What combines may have several values for an element.
     const Lanes lanes = united(tile::lanes_of(program_, one.access), type(stored).lanes);
+    if (one.mode == tile::CopyMode::kBulk) {
+      const std::string tile = text(stored, lanes).text;
+      return consumers_ ? lines(consumers_->stores(one, tile)) : line(windows_.store_text(one, tile));
+    }
     const TileAddresses::Place place = place_of(one.access, lanes);
     const Text& value = texts_[stored];
     std::vector<std::string> arguments = {place.pointer(), value.constant && type(stored).dtype != DType::i32

@@ -143,10 +143,20 @@ std::string brackets(const std::vector<Symbol>& own, const std::vector<Symbol>& 
   return "[" + join(marks, ", ") + "]";
 }
 
+namespace {
+
+std::string lane_text(const tile::Program& program, Symbol lane) {
+  const std::string points = fmt::format("{}.arange(0, {})", language_of(program), tile::width_of(program, lane));
+  const int64_t vectors = program.symbols[lane].vectors;
+  return vectors > 0 ? fmt::format("tl.max_contiguous({}, {})", points, vectors) : points;
+}
+
+}  // namespace
+
 std::optional<std::string> symbol_call(const tile::Program& program, Symbol symbol) {
   if (program.symbols[symbol].kind == tile::SymbolKind::kLane)
-    return fmt::format("{}.arange(0, {}){}", language_of(program), tile::width_of(program, symbol),
-                       tile::maps_and_folds(program) ? lane_dimensions(program).brackets(symbol) : "");
+    return lane_text(program, symbol) +
+           (tile::maps_and_folds(program) ? lane_dimensions(program).brackets(symbol) : "");
   const auto place = std::find(program.grid.begin(), program.grid.end(), symbol);
   if (place == program.grid.end() || !has_own_dimensions(program)) return std::nullopt;
   return fmt::format("tl.program_id({})", program.grid.end() - 1 - place);

@@ -20,7 +20,7 @@ std::string list(const std::vector<std::string>& texts) { return "[" + join(text
 
 TileWindows::TileWindows(const tile::Program& program, const IndexNames& names) : program_(program), names_(names) {
   tile::for_each(program.body, [&](const Instruction& one) {
-    if (one.kind != tile::Kind::kLoad || one.mode != tile::CopyMode::kBulk) return;
+    if (one.kind == tile::Kind::kCopy || one.mode != tile::CopyMode::kBulk) return;
     const std::vector<Symbol> lanes = tile::box_of(program, one.access)->lanes;
     const auto is_known = [&](const Window& window) {
       return window.buffer == one.access.buffer && window.lanes == lanes;
@@ -31,14 +31,14 @@ TileWindows::TileWindows(const tile::Program& program, const IndexNames& names) 
     const auto is_taken = [&](const Window& window) { return window.name == name; };
     for (int number = 2; names.is_taken(name) || std::any_of(windows_.begin(), windows_.end(), is_taken); ++number)
       name = fmt::format("{}_{}", base, number);
-    windows_.push_back({one.access.buffer, lanes, name});
+    windows_.push_back({one.access.buffer, lanes, name, one.kind == tile::Kind::kStore});
   });
 }
 
-const TileWindows::Window& TileWindows::of(const Instruction& load) const {
-  const std::vector<Symbol> lanes = tile::box_of(program_, load.access)->lanes;
+const TileWindows::Window& TileWindows::of(const Instruction& access) const {
+  const std::vector<Symbol> lanes = tile::box_of(program_, access.access)->lanes;
   return *std::find_if(windows_.begin(), windows_.end(),
-                       [&](const Window& one) { return one.buffer == load.access.buffer && one.lanes == lanes; });
+                       [&](const Window& one) { return one.buffer == access.access.buffer && one.lanes == lanes; });
 }
 
 std::string TileWindows::shape_text(const Window& window) const {
@@ -55,9 +55,9 @@ std::vector<std::string> TileWindows::arguments(const Window& window) const {
   return {buffer.name, "shape=" + list(shape), "strides=" + list(strides), "block_shape=" + shape_text(window)};
 }
 
-std::string TileWindows::origin_text(const Instruction& load, bool named) const {
+std::string TileWindows::origin_text(const Instruction& access, bool named) const {
   std::vector<std::string> origin;
-  const tile::Box box = *tile::box_of(program_, load.access);
+  const tile::Box box = *tile::box_of(program_, access.access);
   for (const tile::Index& index : box.origin)
     origin.push_back(names_.spelled(named ? names_.shortened(index) : index, {}));
   return list(origin);
@@ -70,6 +70,13 @@ std::string TileWindows::load_text(const Instruction& load) const {
     if (lane >= 0) widths.push_back(std::to_string(tile::width_of(program_, lane)));
   const std::string text = fmt::format("{}.load({})", window.name, origin_text(load, true));
   return widths.size() == window.lanes.size() ? text : fmt::format("{}.reshape({})", text, join(widths, ", "));
+}
+
+std::string TileWindows::store_text(const Instruction& store, const std::string& tile) const {
+  const Window& window = of(store);
+  const bool is_whole = std::count(window.lanes.begin(), window.lanes.end(), -1) == 0;
+  return fmt::format("{}.store({}, {})", window.name, origin_text(store, true),
+                     is_whole ? tile : fmt::format("tl.reshape({}, {})", tile, shape_text(window)));
 }
 
 }  // namespace kw::triton

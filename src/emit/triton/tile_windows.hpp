@@ -1,4 +1,4 @@
-// Windows: tensor descriptors through which the bulk copy engine reads a buffer, box by box.
+// Windows: tensor descriptors through which the bulk copy engine reads or writes a buffer, box by box.
 #pragma once
 
 #include <string>
@@ -15,20 +15,23 @@ class TileWindows {
     int buffer;
     std::vector<tile::Symbol> lanes;  // along each dimension; −1: a single point
     std::string name;                 // "x_window"
+    bool is_written = false;
   };
 
-  // Those of the program's bulk loads: one for each buffer and shape of box.
+  // Those of the program's bulk loads and stores: one for each buffer and shape of box.
   TileWindows(const tile::Program& program, const IndexNames& names);
 
   const std::vector<Window>& all() const { return windows_; }
-  const Window& of(const tile::Instruction& load) const;
+  const Window& of(const tile::Instruction& access) const;
   std::string shape_text(const Window& window) const;  // of its boxes: "[64, 128]"
   // Where the box lies: "[row_block * 16, 0]"; with names for its parts (IndexNames) if they are defined there.
-  std::string origin_text(const tile::Instruction& load, bool named = false) const;
+  std::string origin_text(const tile::Instruction& access, bool named = false) const;
   // The arguments of tl.make_tensor_descriptor.
   std::vector<std::string> arguments(const Window& window) const;
   // "x_window.load([row_block * 16, 0])", as a tile of the result's dimensions.
   std::string load_text(const tile::Instruction& load) const;
+  // "y_window.store([row_block * 16, 0], tile)".
+  std::string store_text(const tile::Instruction& store, const std::string& tile) const;
 
  private:
   const tile::Program& program_;
