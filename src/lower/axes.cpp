@@ -122,6 +122,7 @@ class Mapper {
     axis.online = schedule.online;
     axis.cooperative = schedule.cooperative;
     axis.network = schedule.network;
+    axis.in_order = schedule.in_order;
     axis.extent = mapped_.translate(info.extent);
     axis.unrolled = schedule.mapping == Mapping::kTile && schedule.unrolled;
     const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program());

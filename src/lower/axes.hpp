@@ -22,7 +22,7 @@ struct MappedAxis {
   tile::Index extent;   // over sizes
   bool padded = false;  // the width need not divide the extent: some lanes may lie beyond the end
   bool online = false;
-  bool network = false;
+  bool network = false, in_order = false;
   bool cooperative = false;
   bool unrolled = false;  // a tile: the lane is only until tiles along it are taken apart (unrolled_tiles.hpp)
 };

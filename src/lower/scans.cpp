@@ -156,7 +156,11 @@ bool LoopedScan::is_network() const {
 }
 
 const std::vector<Value>& LoopedScan::running() {
-  if (running_.empty()) is_network() ? advance_network() : advance();
+  if (!running_.empty()) return running_;
+  const MappedAxis& axis = values_.mapped.axes[scan_.axes[0]];
+  if (is_network()) advance_network();
+  else if (axis.in_order && axis.lane >= 0) advance_in_order();
+  else advance();
   return running_;
 }
 
@@ -194,6 +198,33 @@ std::vector<Value> LoopedScan::after_carried(const std::vector<Value>& block, co
     all.push_back(emission_.op(ScalarOp::kSelect, {takes_over, block[component], carried[component]},
                                emission_.type(block[component]).dtype, names[component]));
   return all;
+}
+
+// Beyond the end nothing is met.
+void LoopedScan::advance_in_order() {
+  std::vector<Value> operands = operands_of(values_, scan_);
+  if (!scan_.reversed) operands[0] = values_.masked(scan_, operands[0], std::nullopt);
+  Instruction scan;
+  scan.kind = Kind::kScan;
+  scan.reduce = scan_.reduce;
+  scan.reversed = scan_.reversed;
+  scan.way = tile::ScanWay::kAfter;
+  scan.from = values_.mapped.axes[scan_.axes[0]].lane;
+  std::vector<TileType> types = types_of(values_, scan_, operands, emission_.type(operands[0]).lanes);
+  Values::Lanes rows = emission_.type(operands[0]).lanes;
+  std::erase(rows, scan.from);
+  const size_t components = types.size();
+  std::vector<std::string> names = names_of(values_, scan_);
+  for (size_t component = 0; component < components; ++component) {
+    types.push_back({types[component].dtype, rows});
+    names.push_back(this->names[component] + "_next");
+    operands.push_back(emission_.broadcast(carried[component], rows));
+  }
+  scan.operands = std::move(operands);
+  const std::vector<Value> made = emission_.add(std::move(scan), types, names);
+  const auto middle = made.begin() + static_cast<std::ptrdiff_t>(components);
+  running_.assign(made.begin(), middle);
+  carry_on({middle, made.end()});
 }
 
 void LoopedScan::advance_network() {

@@ -17,6 +17,7 @@ std::vector<tile::Value> scan_block(Values& values, const kernel::Expr& scan);
 
 // A scan along a loop. Sums, products and extremes are carried, one for each row of the block; of products in one order
 // (ScanWay::kNetwork) the last is, in every place of the row, and enters with the first element of the next block.
+// Where the axis is walked in order, each block's scan goes on from what those before have met (ScanWay::kAfter).
 class LoopedScan {
  public:
   LoopedScan(Values& values, const kernel::Expr& scan);  // before the loop
@@ -31,6 +32,7 @@ class LoopedScan {
   bool is_network() const;
   void advance();
   void advance_network();
+  void advance_in_order();
   void carry_on(const std::vector<tile::Value>& next);  // where they stand: the loop knows them by that
   // What `carried` and then these, of the same rows, come to: [component].
   std::vector<tile::Value> after_carried(const std::vector<tile::Value>& block, const std::vector<std::string>& names);

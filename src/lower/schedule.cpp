@@ -31,15 +31,11 @@ constexpr std::pair<std::string_view, bool KernelSchedule::*> kFlags[] = {
 };
 
 constexpr std::pair<std::string_view, bool AxisSchedule::*> kAxisFlags[] = {
-    {"online", &AxisSchedule::online},
-    {"bounded", &AxisSchedule::bounded},
-    {"stops", &AxisSchedule::stops},
-    {"network", &AxisSchedule::network},
-    {"unrolled", &AxisSchedule::unrolled},
-    {"threads", &AxisSchedule::threads},
-    {"simd", &AxisSchedule::simd},
-    {"last", &AxisSchedule::last},
-    {"cooperative", &AxisSchedule::cooperative},
+    {"online", &AxisSchedule::online},     {"bounded", &AxisSchedule::bounded},
+    {"stops", &AxisSchedule::stops},       {"network", &AxisSchedule::network},
+    {"in_order", &AxisSchedule::in_order}, {"unrolled", &AxisSchedule::unrolled},
+    {"threads", &AxisSchedule::threads},   {"simd", &AxisSchedule::simd},
+    {"last", &AxisSchedule::last},         {"cooperative", &AxisSchedule::cooperative},
 };
 
 template <typename Flags>
@@ -163,7 +159,8 @@ class ScheduleReader {
       } else {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
                "It has one of grid, tile and loop, and may have simd; a loop also takes stages, online, bounded, "
-               "stops, network, ahead, unrolled and threads, the others last and split, a tile network, unrolled and "
+               "stops, network, in_order, ahead, unrolled and threads, the others last and split, a tile network, "
+               "unrolled and "
                "within, a grid cooperative.");
       }
     }
@@ -178,6 +175,9 @@ class ScheduleReader {
       refuse(fmt::format("axis '{}' is not a loop, so no iterations load ahead", axis));
     if (result.mapping == Mapping::kGrid && result.network)
       refuse(fmt::format("axis '{}' is shared out by blocks, so there is no network along it", axis));
+    if (result.in_order && (result.mapping != Mapping::kLoop || result.network || result.unrolled))
+      refuse(fmt::format("axis '{}' is not walked in order", axis),
+             "Take a loop that has no network, and is not unrolled.");
     if (result.mapping != Mapping::kLoop && result.threads)
       refuse(fmt::format("axis '{}' is not a loop, so threads cannot share its iterations", axis));
     if (result.unrolled && (result.threads || result.simd))

@@ -438,30 +438,49 @@ void BlockRun::run_fold(const Instruction& instruction) {
 }
 
 void BlockRun::run_scan(const Instruction& instruction) {
-  const TileType &of_operand = type_of(instruction.operands[0]), &type = type_of(instruction.results[0]);
+  const TileType& of_operand = type_of(instruction.operands[0]);
   const std::vector<Symbol> others = without_lanes(of_operand.lanes, {instruction.from});
   std::vector<const Numbers*> operands;
   for (const Value operand : instruction.operands) operands.push_back(&values_[operand]);
   Line line{operands, 0, world_.points.places({instruction.from}, of_operand.lanes)};
   std::vector<Numbers> results(instruction.results.size());
   for (size_t i = 0; i < results.size(); ++i)
-    resize(type_of(instruction.results[i]).dtype, results[i], world_.points.count(type.lanes));
+    resize(type_of(instruction.results[i]).dtype, results[i],
+           world_.points.count(type_of(instruction.results[i]).lanes));
   std::vector<Number> scanned;
   std::vector<int64_t> sources;
+  const size_t running = scanned_operands(instruction);
+  const bool goes_on = instruction.way == ScanWay::kAfter;
+  int64_t row = 0;
   for (const int64_t base : world_.points.places(others, of_operand.lanes)) {
     line.base = base;
-    if (moves_elements(instruction.reduce, operands.size())) {
+    Number before[2];
+    for (size_t i = 0; goes_on && i < running; ++i) {
+      const DType dtype = type_of(instruction.operands[i]).dtype;
+      const Numbers& met = *operands[running + i];
+      before[i] = kernel::is_real(dtype) ? Number{met.reals[row], 0} : Number{0.0, met.wholes[row]};
+    }
+    const auto give = [&](size_t i, size_t at, const Number& number) {
+      const DType dtype = type_of(instruction.operands[i]).dtype;
+      set(dtype, results[i], base + line.steps[at], number);
+      if (goes_on && at == (instruction.reversed ? 0 : line.steps.size() - 1))
+        set(dtype, results[running + i], row, number);
+    };
+    if (moves_elements(instruction.reduce, running)) {
       source_line(instruction.reduce, of_operand.dtype, line, instruction.reversed, sources);
-      for (size_t i = 0; i < results.size(); ++i) {
-        const DType dtype = type_of(instruction.operands[i]).dtype;
-        for (size_t at = 0; at < sources.size(); ++at)
-          set(dtype, results[i], base + line.steps[at], line.at(dtype, i, sources[at]));
+      for (size_t at = 0; at < sources.size(); ++at) {
+        const bool stays = goes_on && stands_after(instruction.reduce, of_operand.dtype, line, sources[at], before);
+        for (size_t i = 0; i < running; ++i)
+          give(i, at, stays ? before[i] : line.at(type_of(instruction.operands[i]).dtype, i, sources[at]));
       }
     } else {
       if (instruction.way == ScanWay::kNetwork) network_line(of_operand.dtype, line, rounds(), scanned);
-      else scan_line(instruction.reduce, of_operand.dtype, line, instruction.reversed, rounds(), scanned);
-      for (size_t at = 0; at < scanned.size(); ++at) set(type.dtype, results[0], base + line.steps[at], scanned[at]);
+      else
+        scan_line(instruction.reduce, of_operand.dtype, line, instruction.reversed, rounds(),
+                  goes_on ? before : nullptr, scanned);
+      for (size_t at = 0; at < scanned.size(); ++at) give(0, at, scanned[at]);
     }
+    ++row;
   }
   for (size_t i = 0; i < results.size(); ++i) {
     finish(type_of(instruction.results[i]).dtype, results[i]);

@@ -115,14 +115,15 @@ void fold_line(ReduceOp reduce, DType dtype, const Line& line, bool rounds, Numb
   }
 }
 
-void scan_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, bool rounds,
+void scan_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, bool rounds, const Number* before,
                std::vector<Number>& results) {
   const int64_t size = line.size();
   results.resize(static_cast<size_t>(size));
   MaxSumExp log_sum;
   int64_t best = -1;
   Number sum;
-  if (kernel::identity_of(reduce)) sum = kernel::identity(reduce, dtype);
+  if (kernel::identity_of(reduce)) sum = before ? *before : kernel::identity(reduce, dtype);
+  if (before && reduce == ReduceOp::kLogSumExp) log_sum.add(before->real);
   for (int64_t step = 0; step < size; ++step) {
     const int64_t i = reversed ? size - 1 - step : step;
     const Number value = line.at(dtype, 0, i);
@@ -172,6 +173,12 @@ void source_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, 
     if (reduce != ReduceOp::kFirst && reaches(i, best) && (!reaches(best, i) || place(i) > place(best))) best = i;
     sources[i] = best;
   }
+}
+
+bool stands_after(ReduceOp reduce, DType dtype, const Line& line, int64_t i, const Number* before) {
+  const Number element = line.at(dtype, 0, i);
+  if (!kernel::takes_over(reduce, dtype, element, before[0])) return true;
+  return kernel::takes_over(reduce, dtype, before[0], element) && before[1].whole > line.at(DType::i64, 1, i).whole;
 }
 
 double dot_in_double(double sum, const std::vector<double>& a, const std::vector<double>& b, const DotLine& line) {

@@ -22,8 +22,9 @@ struct Line {
 
 // The components of the fold of a line, not rounded; with `rounds`, every step of a simple fold is.
 void fold_line(ReduceOp reduce, DType dtype, const Line& line, bool rounds, kernel::Number* components);
-// What a scan leaves at every element of the line. `reversed` walks from its end.
-void scan_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, bool rounds,
+// What a scan leaves at every element of the line. `reversed` walks from its end; `before`, if any, is what the walk
+// met before.
+void scan_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, bool rounds, const kernel::Number* before,
                std::vector<kernel::Number>& results);
 // The same of products in the order of a network (ScanWay::kNetwork).
 void network_line(DType dtype, const Line& line, bool rounds, std::vector<kernel::Number>& results);
@@ -31,6 +32,8 @@ void network_line(DType dtype, const Line& line, bool rounds, std::vector<kernel
 // largest), and the first.
 bool moves_elements(ReduceOp reduce, size_t operands);
 void source_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, std::vector<int64_t>& sources);
+// Does the extreme that was met before, with what came along, stay where this element is the line's?
+bool stands_after(ReduceOp reduce, DType dtype, const Line& line, int64_t i, const kernel::Number* before);
 
 // sum + Σ a[i] · b[i] over the places of a and b, which are as many.
 struct DotLine {

@@ -100,6 +100,8 @@ enum class ScanWay {
   kNetwork,  // of a product: the second half of a row, of each half, and so on, by the last of the half before it
              // (Sklansky 1960), so that what overflows does not hang on the hardware
   kPicked,   // of a sort with places: the first ones one after the other
+  kAfter,    // one after the other, behind what further operands say, which lack lane `from`: what the walk met before;
+             // further results are what it has met in the end
 };
 
 enum class Hint { kNone, kKeep /* other blocks read it too */, kStream /* read once */ };
@@ -237,6 +239,11 @@ Index offset_of(const Program& program, const Access& access);
 std::vector<Symbol> lanes_of(const Program& program, const Access& access);
 // In the order of the symbols' table.
 std::vector<Symbol> lanes_of(const Program& program, const Index& index);
+
+// The operands that a scan folds: those that say what the walk met before come behind them.
+inline size_t scanned_operands(const Instruction& scan) {
+  return scan.way == ScanWay::kAfter ? scan.operands.size() / 2 : scan.operands.size();
+}
 
 // Does it map elements, fold and scan them, in loops or without, but for products, from and to buffers that are rows of
 // elements? Blocks may share rows.

@@ -404,8 +404,9 @@ class InstructionRules {
   // The types of what a reduction yields.
   void check_reduced_types() const {
     using enum ReduceOp;
-    if (kernel::takes_along(at_.reduce) && at_.operands.size() == 2) return check_types_along();
-    for (size_t i = 1; i < at_.operands.size(); ++i) {
+    const size_t reduced = scanned_operands(at_);
+    if (kernel::takes_along(at_.reduce) && reduced == 2) return check_types_along();
+    for (size_t i = 1; i < reduced; ++i) {
       require(operand(i).lanes == operand(0).lanes, "operands have lanes {} and {}", lanes_text(operand(0).lanes),
               lanes_text(operand(i).lanes));
       check_shared_dtype(0);
@@ -434,10 +435,26 @@ class InstructionRules {
     for (size_t i = 0; i < at_.results.size(); ++i) check_dtype(result(i), operand(i).dtype, "the result");
   }
 
-  // As many operands as a fold has, or one more that comes along.
+  // As many operands as a fold has, or one more that comes along; of a scan that goes on, twice as many.
   void check_counts_of_scan() const {
-    const bool along = kernel::takes_along(at_.reduce) && at_.operands.size() == 2;
-    check_counts(along ? 2 : kernel::arity_of(at_.reduce), kernel::components_of_scan(at_.reduce, at_.operands.size()));
+    const size_t times = at_.way == ScanWay::kAfter ? 2 : 1, scanned = scanned_operands(at_);
+    const bool along = kernel::takes_along(at_.reduce) && scanned == 2;
+    check_counts(times * (along ? 2 : kernel::arity_of(at_.reduce)),
+                 times * kernel::components_of_scan(at_.reduce, scanned));
+  }
+
+  // What the walk met before, and what it has met in the end.
+  void check_what_goes_on() const {
+    const size_t scanned = scanned_operands(at_);
+    require(kernel::step_of(at_.reduce).has_value(), "a {} goes on from nothing", kernel::name_of(at_.reduce));
+    Lanes left = operand(0).lanes;
+    std::erase(left, at_.from);
+    for (size_t i = scanned; i < at_.operands.size(); ++i) {
+      check_lanes(operand(i), left, "what was met before");
+      check_dtype(operand(i), operand(i - scanned).dtype, "what was met before");
+      check_lanes(result(i), left, "what is met in the end");
+      check_dtype(result(i), operand(i).dtype, "what is met in the end");
+    }
   }
 
   void check_fold() const {
@@ -466,7 +483,8 @@ class InstructionRules {
     check_counts_of_scan();
     require(has_lane(operand(0).lanes, at_.from), "the operand has no lane '{}'", program_.symbols[at_.from].name);
     check_reduced_types();
-    for (size_t i = 0; i < at_.results.size(); ++i) check_lanes(result(i), operand(0).lanes, "the result");
+    for (size_t i = 0; i < scanned_operands(at_); ++i) check_lanes(result(i), operand(0).lanes, "the result");
+    if (at_.way == ScanWay::kAfter) check_what_goes_on();
     check_way_of_scan();
   }
 

@@ -25,6 +25,7 @@
 //     %mean: f32[row], %m2: f32[row] = fold moments %x_tile over column    # several results
 //     %running: f32[row, column] = scan sum %x_tile along column reversed
 //     %product: f32[row, column] = scan prod %x_tile along column network    # in one order of multiplication
+//     %sum: f32[row, column], %met: f32[row] = scan sum %x_tile along column after %met_before
 //     %top: f32[row, column], %at: i32[row, column] = scan sort_down %x_tile, %place along column first 5 picked
 //     %sums: f32[row, n] = dot %start, %a, %b precision tf32     # ieee is not written
 //     copy async staged[0, column] <- x[row_block, column] over column where %inside      # plain, async, bulk;

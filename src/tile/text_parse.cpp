@@ -409,6 +409,11 @@ class ProgramParser {
       if (reader_.accept("first")) result.integer = reader_.integer();
       if (reader_.accept(kScanWayWords[1])) result.way = ScanWay::kNetwork;
       else if (reader_.accept(kScanWayWords[2])) result.way = ScanWay::kPicked;
+      else if (reader_.accept(kScanWayWords[3])) {
+        result.way = ScanWay::kAfter;
+        const std::vector<Value> before = used_values();
+        result.operands.insert(result.operands.end(), before.begin(), before.end());
+      }
     } else if (const auto op = kernel::find_scalar_op(word_here)) {
       result.kind = Kind::kOp;
       result.op = *op;

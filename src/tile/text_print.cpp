@@ -259,15 +259,19 @@ class ProgramPrinter {
       case Kind::kFold:
         return fmt::format("fold {} {} over {}", kernel::name_of(instruction.reduce), values(instruction.operands),
                            symbols(instruction.lanes));
-      case Kind::kScan:
-        return fmt::format("scan {} {} along {}{}", kernel::name_of(instruction.reduce), values(instruction.operands),
-                           symbol_name(instruction.from), instruction.reversed ? " reversed" : "") +
-               (instruction.integer > 0 ? fmt::format(" first {}", instruction.integer) : "") +
-               (instruction.way == ScanWay::kFree
-                    ? ""
-                    : fmt::format(" {}", kScanWayWords[static_cast<size_t>(instruction.way)]));
+      case Kind::kScan: return scan_text(instruction);
       default: return fmt::format("{} {}", kernel::name_of(instruction.op), values(instruction.operands));
     }
+  }
+
+  std::string scan_text(const Instruction& scan) const {
+    const auto middle = scan.operands.begin() + static_cast<std::ptrdiff_t>(scanned_operands(scan));
+    std::string text = fmt::format("scan {} {} along {}{}", kernel::name_of(scan.reduce),
+                                   values({scan.operands.begin(), middle}), symbol_name(scan.from),
+                                   scan.reversed ? " reversed" : "");
+    if (scan.integer > 0) text += fmt::format(" first {}", scan.integer);
+    if (scan.way != ScanWay::kFree) text += fmt::format(" {}", kScanWayWords[static_cast<size_t>(scan.way)]);
+    return scan.way == ScanWay::kAfter ? text + " " + values({middle, scan.operands.end()}) : text;
   }
 
   std::string store_text(const Instruction& instruction) const {

@@ -254,6 +254,7 @@ inline void unroll(Random& random, KernelSchedule& schedule, const Kernel& kerne
     });
     const bool fits = one.mapping == Mapping::kTile ? !one.last && !is_paired : one.mapping == Mapping::kLoop;
     one.unrolled = fits && kernel::as_constant(kernel.symbols[axes[place]].extent) && random.chance(0.4);
+    one.in_order = one.in_order && !one.unrolled;
   }
 }
 
@@ -297,6 +298,7 @@ inline KernelSchedule random_blocks(Random& random, const Kernel& kernel) {
     if (scans(kernel)) {
       one.network = one.mapping != Mapping::kGrid && random.chance(0.3);
       one.ahead = one.mapping == Mapping::kLoop && random.chance(0.2) ? 2 : 1;
+      one.in_order = one.mapping == Mapping::kLoop && !one.network && (one.width == 4 || one.width == 16);
     }
     one.last = one.mapping != Mapping::kLoop && one.width > 1 && random.chance(0.2);
     if (one.last && one.width > 2 && random.chance(0.7)) one.split = random.chance(0.5) ? 2 : one.width / 2;

@@ -82,6 +82,8 @@ TEST(Scans, ComputeTheSameInWhateverBlocks) {
          {R"({"row":{"grid":1},"column":{"tile":16}})", R"({"row":{"grid":2},"column":{"loop":1}})",
           R"({"row":{"grid":4},"column":{"loop":8}})", R"({"row":{"tile":4},"column":{"loop":4}})",
           R"({"row":{"loop":1},"column":{"loop":4},"loads_first":true})",
+          R"({"row":{"tile":4},"column":{"loop":4,"in_order":true}})",
+          R"({"row":{"loop":1},"column":{"loop":8,"in_order":true}})",
           R"({"row":{"tile":4,"unrolled":true},"column":{"loop":4,"unrolled":true}})",
           R"({"row":{"grid":1},"column":{"loop":2,"unrolled":true}})"}) {
       const tile::Program program = arranged(kernel, schedule);

@@ -494,6 +494,7 @@ class TilePrinter {
   }
 
   void print_scan(const Instruction& one) {
+    if (one.way == tile::ScanWay::kAfter) refuse("a scan that goes on from what was met before");
     const size_t dimension = dimension_of(one.from, one.operands[0]);
     std::vector<Text> tiles;
     std::vector<DType> types;
