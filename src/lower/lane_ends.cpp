@@ -6,6 +6,7 @@
 
 #include "kernel/scalar_values.hpp"
 #include "lower/dead_code.hpp"
+#include "lower/walks.hpp"
 
 namespace kw::lower {
 namespace {
@@ -123,7 +124,9 @@ class LaneEnder {
         for (Value value : one.operands) spoil(lanes(value));
         return;
       case Kind::kCopy: return spoil(one.lanes);
-      case Kind::kScan: return spoil({one.from});
+      case Kind::kScan:
+        if (!sees_only_its_end(one, loops)) spoil({one.from});
+        return;
       case Kind::kRelabel: return spoil({one.from, one.to});
       case Kind::kSplit: return spoil({one.from, one.lanes[0], one.lanes[1]});
       case Kind::kFold:
@@ -151,6 +154,13 @@ class LaneEnder {
     const Instruction* one = definers_[mask];
     return one && one->kind == Kind::kOp && one->op == ScalarOp::kLogicalAnd &&
            (implies(one->operands[0], lane) || implies(one->operands[1], lane));
+  }
+
+  // A walk forwards meets what is behind the end last; others have to meet nothing there.
+  bool sees_only_its_end(const Instruction& scan, const Loops& loops) const {
+    if (!is_simple_scan(scan)) return false;
+    const bool sees_all = scan.reversed || scan.way == tile::ScanWay::kAfter;
+    return !sees_all || !end_of(scan.from, loops) || changes_nothing(scan, scan.from);
   }
 
   // Does the fold take what changes nothing behind the lane's end?

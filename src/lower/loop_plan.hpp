@@ -21,9 +21,12 @@ struct LoopStep {
   bool whole_vectors = false;                   // the loop goes on from its end to whole vectors
   bool simd = false;                            // the loop's iterations may be done side by side
   bool moves = false;                           // the loop moves runs of memory as they are, each by one call
+  bool reversed = false;                        // the loop goes from the end to the start
+  int unroll = 0;                               // so many iterations stand one behind the other
   int shared = 0;                               // a For: loops, this one first, that threads share together
   bool is_short = false;                        // the variable is counted in 32 bits
   std::vector<const tile::Instruction*> folds;  // they begin before this loop and are complete behind it
+  std::vector<const tile::Instruction*> scans;  // simple ones that go along this loop
   std::vector<tile::Value> declared;            // variables and arrays that are declared before this step
   std::vector<LoopStep> body, otherwise_body;
 };

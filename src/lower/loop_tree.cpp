@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <map>
 
+#include "lower/operation_cost.hpp"
 #include "lower/repeated.hpp"
+#include "lower/walks.hpp"
 
 namespace kw::lower {
 namespace {
@@ -44,8 +46,9 @@ bool share_memory(const Effects& left, const Effects& right) {
 
 class TreeBuilder {
  public:
-  TreeBuilder(const tile::Program& program, const std::vector<int>& ranks, const std::vector<bool>& is_repeated)
-      : program_(program), ranks_(ranks), is_repeated_(is_repeated) {
+  TreeBuilder(const tile::Program& program, const std::vector<int>& ranks, const std::vector<bool>& is_repeated,
+              const Walks& walks)
+      : program_(program), ranks_(ranks), is_repeated_(is_repeated), walks_(walks) {
     std::map<Value, const Instruction*> repeated;
     tile::for_each(program.body, [&](const Instruction& one) {
       add_effects(one, effects_[&one]);
@@ -75,6 +78,8 @@ class TreeBuilder {
   }
 
  private:
+  static constexpr int kHiddenInstructions = 8;
+
   struct Group {
     Symbol lane;  // -1: one instruction that is in no loop
     List members;
@@ -192,12 +197,35 @@ class TreeBuilder {
   // An iteration may use what the same iteration made; what is folded over the lane is there only behind the loop.
   bool can_join(const Group& group, const Instruction& one) const {
     const Effects& effects = effects_.at(&one);
+    if (!fits_into_walk(group, one)) return false;
     return std::all_of(group.members.begin(), group.members.end(), [&](const Instruction* before) {
       const Effects& earlier = effects_.at(before);
+      if (is_simple_scan(one) && is_simple_scan(*before) && one.from == before->from &&
+          one.reversed != before->reversed)
+        return false;
       return !share_memory(earlier, effects) && std::all_of(earlier.made.begin(), earlier.made.end(), [&](Value value) {
         return !effects.used.count(value) || tile::has_lane(program_.values[value].type.lanes, group.lane);
       });
     });
+  }
+
+  // Each step of a walk waits for the one before, and few instructions are hidden behind that: others take their points
+  // side by side in loops of their own.
+  bool fits_into_walk(const Group& group, const Instruction& one) const {
+    const auto walks = [&](const Instruction& other) {
+      const auto walk = walks_.along.find(&other);
+      return walk != walks_.along.end() && walk->second == group.lane;
+    };
+    const auto weight = [&](const Instruction& other) {
+      return walks(other) ? 0 : other.kind == Kind::kOp ? cost_of(other.op) : 1;
+    };
+    int instructions = weight(one);
+    bool has_walk = walks(one);
+    for (const Instruction* before : group.members) {
+      instructions += weight(*before);
+      has_walk = has_walk || walks(*before);
+    }
+    return !has_walk || instructions <= kHiddenInstructions;
   }
 
   // The lanes over which it is put into loops.
@@ -212,7 +240,7 @@ class TreeBuilder {
       case Kind::kFold: return type_lanes(is_simple_fold(one) ? one.operands[0] : one.results[0]);
       case Kind::kScan: {
         Lanes lanes = type_lanes(one.results[0]);
-        std::erase(lanes, one.from);
+        if (!is_simple_scan(one)) std::erase(lanes, one.from);
         return lanes;
       }
       case Kind::kCopy: return one.lanes;
@@ -227,6 +255,8 @@ class TreeBuilder {
   }
 
   Symbol outermost(const Instruction& one, const Lanes& open) const {
+    if (const auto walk = walks_.along.find(&one); walk != walks_.along.end() && !tile::has_lane(open, walk->second))
+      return walk->second;
     Symbol first = -1;
     for (Symbol lane : lanes_of(one))
       if (!tile::has_lane(open, lane) && (first < 0 || ranks_[lane] < ranks_[first])) first = lane;
@@ -236,13 +266,14 @@ class TreeBuilder {
   const tile::Program& program_;
   const std::vector<int>& ranks_;
   const std::vector<bool>& is_repeated_;
+  const Walks& walks_;
   std::map<const Instruction*, Effects> effects_;
 };
 
-// Can the iterations of a loop over the instruction be done side by side?
-bool is_vectorisable(const tile::Program& program, const Instruction& one) {
+// Can the iterations of a loop over the lane be done side by side?
+bool is_vectorisable(const tile::Program& program, const Instruction& one, Symbol lane) {
   switch (one.kind) {
-    case Kind::kScan: return false;
+    case Kind::kScan: return is_simple_scan(one) && one.from != lane;
     case Kind::kFold: return is_simple_fold(one) && !is_narrow_float(program.values[one.operands[0]].type.dtype);
     case Kind::kOp: return one.op != tile::ScalarOp::kBounded;
     case Kind::kStore:
@@ -255,12 +286,13 @@ bool is_vectorisable(const tile::Program& program, const Instruction& one) {
 
 class LoopMarks {
  public:
-  explicit LoopMarks(const tile::Program& program) : program_(program) {}
+  LoopMarks(const tile::Program& program, const std::vector<int>& ranks) : program_(program), ranks_(ranks) {}
 
   void mark(std::vector<LoopStep>& block) {
     for (LoopStep& step : block) {
       if (step.instruction) {
         if (step.instruction->kind == Kind::kFold && is_simple_fold(*step.instruction)) begin(*step.instruction);
+        if (is_simple_scan(*step.instruction)) begin_scan(*step.instruction);
         mark(step.body);
         mark(step.otherwise_body);
         continue;
@@ -269,12 +301,33 @@ class LoopMarks {
       mark(step.body);
       open_.pop_back();
       step.simd = std::all_of(step.body.begin(), step.body.end(), [&](const LoopStep& inner) {
-        return inner.instruction && is_vectorisable(program_, *inner.instruction);
+        return inner.instruction && is_vectorisable(program_, *inner.instruction, step.lane);
       });
+      if (step.simd && is_across_walk(step)) {
+        step.simd = false;
+        step.unroll = kRowsAtOnce;
+      }
     }
   }
 
  private:
+  static constexpr int kRowsAtOnce = 8;
+
+  // Rows of a walk that goes along them in memory: side by side they would be gathered.
+  bool is_across_walk(const LoopStep& loop) const {
+    return std::any_of(loop.body.begin(), loop.body.end(), [&](const LoopStep& step) {
+      return is_simple_scan(*step.instruction) && ranks_[step.instruction->from] > ranks_[loop.lane];
+    });
+  }
+
+  void begin_scan(const Instruction& scan) {
+    for (LoopStep* loop : open_)
+      if (loop->lane == scan.from) {
+        loop->scans.push_back(&scan);
+        loop->reversed = scan.reversed;
+      }
+  }
+
   // A fold begins before the outermost loop over what it folds.
   void begin(const Instruction& fold) {
     for (LoopStep* loop : open_)
@@ -282,20 +335,22 @@ class LoopMarks {
   }
 
   const tile::Program& program_;
+  const std::vector<int>& ranks_;
   std::vector<LoopStep*> open_;
 };
 
 }  // namespace
 
 bool is_simple_fold(const Instruction& one) {
-  return one.kind == Kind::kFold && kernel::step_of(one.reduce).has_value();
+  return one.kind == Kind::kFold && kernel::step_of(one.reduce).has_value() && one.operands.size() == 1;
 }
 
 void for_each_use(const Instruction& one, const std::function<void(Value, Use)>& visit) {
-  const bool whole = one.kind == Kind::kScan || one.kind == Kind::kRelabel || one.kind == Kind::kSplit ||
-                     (one.kind == Kind::kFold && !is_simple_fold(one));
+  const bool whole = (one.kind == Kind::kScan && !is_simple_scan(one)) || one.kind == Kind::kRelabel ||
+                     one.kind == Kind::kSplit || (one.kind == Kind::kFold && !is_simple_fold(one));
   for (size_t i = 0; i < one.operands.size(); ++i) {
     Use use = whole ? Use::kWhole : Use::kPoint;
+    if (one.kind == Kind::kScan && i >= tile::scanned_operands(one)) use = Use::kStart;
     if (one.kind == Kind::kDot) use = i == 0 ? Use::kStart : Use::kWhole;
     if (one.kind == Kind::kFor) use = Use::kStart;
     visit(one.operands[i], use);
@@ -313,8 +368,11 @@ void for_each_use(const Instruction& one, const std::function<void(Value, Use)>&
 LoopTree build_loops(const tile::Program& program, const std::vector<int>& ranks) {
   LoopTree tree;
   tree.is_repeated = find_repeated(program, ranks);
-  tree.body = TreeBuilder(program, ranks, tree.is_repeated).block(program.body);
-  LoopMarks(program).mark(tree.body);
+  const Walks walks = find_walks(program);
+  for (size_t value = 0; value < walks.is_repeated.size(); ++value)
+    if (walks.is_repeated[value]) tree.is_repeated[value] = true;
+  tree.body = TreeBuilder(program, ranks, tree.is_repeated, walks).block(program.body);
+  LoopMarks(program, ranks).mark(tree.body);
   place_repeated(program, tree.is_repeated, tree.body);
   return tree;
 }

@@ -109,6 +109,7 @@ class PlaceFinder {
 
   // A result takes its operand's place where that is not needed any more.
   void share_operand(const Instruction& one) {
+    if (one.kind == Kind::kScan) return share_what_was_met(one);
     if (one.kind != Kind::kOp && one.kind != Kind::kDot) return;
     const Value result = one.results[0];
     // What a loop carries comes first: its next value then stands where it has to.
@@ -121,6 +122,16 @@ class PlaceFinder {
       const Moments within = touches_.of_bodies[result];
       if (is_done(operand, within, first_moment(result, within))) return join(operand, result);
       if (one.kind == Kind::kDot) return;
+    }
+  }
+
+  void share_what_was_met(const Instruction& scan) {
+    for (size_t i = tile::scanned_operands(scan); i < scan.operands.size(); ++i) {
+      const Value before = scan.operands[i], met = scan.results[i];
+      if (touches_.body[before] != touches_.body[met] || root(before) == root(met) || !have_one_form(before, met))
+        continue;
+      const Moments within = touches_.of_bodies[met];
+      if (is_done(before, within, first_moment(met, within))) join(before, met);
     }
   }
 

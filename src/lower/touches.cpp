@@ -3,6 +3,7 @@
 #include <climits>
 
 #include "lower/loop_tree.hpp"
+#include "lower/walks.hpp"
 
 namespace kw::lower {
 namespace {
@@ -48,19 +49,32 @@ class TouchWalk {
     if (!step.instruction) {
       // What is folded is set before the loop; its first step reads its points later.
       for (const Instruction* fold : step.folds) make(fold->results[0], block, place, now_ - 1);
+      for (const Instruction* scan : step.scans) visit_scan(*scan, block, place);
       walk({block, place, step.lane, &step.body});
       return;
     }
     const Instruction& one = *step.instruction;
     if (one.kind == Kind::kFor) return visit_for(step, block, place);
     if (one.kind == Kind::kIf) return visit_if(step, block, place);
-    for_each_use(one, [&](Value value, Use use) { touch(value, block, place, now_ + (use == Use::kWhole ? 2 : 0)); });
+    const bool walks = is_simple_scan(one);
+    for_each_use(one, [&](Value value, Use use) {
+      if (!walks || use != Use::kStart) touch(value, block, place, now_ + (use == Use::kWhole ? 2 : 0));
+    });
     for (Value value : one.results) {
       make(value, block, place, now_ + 1);
-      if (one.kind == Kind::kFold || one.kind == Kind::kDot || one.kind == Kind::kScan)
+      if (one.kind == Kind::kFold || one.kind == Kind::kDot || (one.kind == Kind::kScan && !walks))
         found_.is_set_later[value] = true;
     }
     now_ += kMomentsOfStep;
+  }
+
+  // Before its loop, what the walk has met becomes what it met before.
+  void visit_scan(const Instruction& scan, int block, int place) {
+    for (size_t i = tile::scanned_operands(scan); i < scan.operands.size(); ++i) {
+      touch(scan.operands[i], block, place, now_ - 1);
+      make(scan.results[i], block, place, now_ - 1);
+      found_.is_set_later[scan.results[i]] = true;
+    }
   }
 
   void visit_for(LoopStep& step, int block, int place) {

@@ -238,6 +238,7 @@ TEST(LoopPlan, LoopsThatEndWhereABlockStandsMakeBlocksUneven) {
 std::string ends_of(const std::string& lines) {
   const EndedProgram ended = end_lanes(program_of("row = 4, column = 16", R"(
   %zero: f32 = constant 0.0
+  %before: f32[row] = constant 0.0
   %bound: i32 = constant 60
   for start = 0 to 60 step 16 {
     %at: i32[column] = index start + column
@@ -258,6 +259,11 @@ TEST(LaneEnds, MaskedStoresAndFoldsOfNothingEndALane) {
   EXPECT_EQ(ends_of("%e: f32[row, column] = exp %a\n%s: f32[row, column] = select %inside, %e, %zero\n"
                     "%t: f32[row] = fold sum %s over column\nstore z[block, row] <- %t\n"),
             "column: -1 * start + 60");
+  for (const char* scan : {"%s: f32[row, column] = scan prod %a along column\n",
+                           "%s: f32[row, column] = scan sum %a along column reversed\n",
+                           "%s: f32[row, column], %t: f32[row] = scan sum %a along column after %before\n"})
+    EXPECT_EQ(ends_of(std::string(scan) + "store y[block, row, start + column] <- %s where %inside\n"),
+              "column: -1 * start + 60");
 }
 
 TEST(LaneEnds, WhatSeesPointsBehindTheEndKeepsThem) {
@@ -266,8 +272,9 @@ TEST(LaneEnds, WhatSeesPointsBehindTheEndKeepsThem) {
       "%e: f32[row, column] = exp %a\n%t: f32[row] = fold sum %e over column\nstore z[block, row] <- %t\n",
       "%t: f32[row] = fold max %a over column\nstore z[block, row] <- %t\n",
       "%t: i32[row] = fold arg_max %a over column\n%f: f32[row] = cast %t\nstore z[block, row] <- %f\n",
-      "%s: f32[row, column] = scan sum %a along column reversed\n"
+      "%s: f32[row, column] = scan prod %a along column reversed\n"
       "store y[block, row, start + column] <- %s where %inside\n",
+      "%s: f32[row, column], %t: f32[row] = scan prod %a along column after %before\nstore z[block, row] <- %t\n",
       "%b: f32[row, column] = load x[0, row, column]\n%d: f32[row] = constant 0.0\n%p: f32[row] = dot %d, %a, %b\n"
       "store z[block, row] <- %p\n",
   };

@@ -1,6 +1,8 @@
 // What the parts of the printer of tile programs share: the text so far, and what stands for values in it.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <map>
 #include <set>
 #include <string>
@@ -19,6 +21,12 @@ struct RunningFold {
   bool in_lanes = false;  // do SIMD lanes fold their shares?
 };
 
+// A simple scan that begins with nothing: where it keeps what it has met, an element for each row.
+struct RunningScan {
+  std::string name;
+  std::vector<tile::Symbol> lanes;  // none: a variable
+};
+
 struct TileContext {
   TileContext(const tile::Program& program, const lower::LoopPlan& plan, HelperSet& helpers)
       : text(program, plan, helpers) {}
@@ -35,6 +43,10 @@ struct TileContext {
   }
   bool is_short(tile::Symbol lane) const { return short_open.count(lane) != 0; }
   void open_loop(tile::Symbol lane) { open_loop(lane, std::to_string(text.width(lane))); }
+  void open_backwards(tile::Symbol lane, const std::string& end) {
+    out.open(fmt::format("for (int64_t {0} = {1}; {0}-- > 0;)", text.symbol(lane), end));
+    open.push_back(lane);
+  }
   void open_loop(tile::Symbol lane, const std::string& end, bool is_short = false) {
     const std::string& name = text.symbol(lane);
     out.open((is_short ? "for (int32_t " : "for (int64_t ") + name + " = 0; " + name + " < " + end + "; ++" + name +
@@ -54,6 +66,7 @@ struct TileContext {
   std::set<tile::Symbol> short_open;  // of these, what is counted in 32 bits
   std::map<tile::Value, Text> written;
   std::map<tile::Value, RunningFold> running;
+  std::map<tile::Value, RunningScan> walks;
 };
 
 // Each first value becomes what the second one is, all at once; those that share an array already are left.
@@ -70,6 +83,9 @@ void print_scan(TileContext& at, const tile::Instruction& scan);
 void begin_fold(TileContext& at, const lower::LoopStep& loop, const tile::Instruction& fold);
 void print_fold_step(TileContext& at, const tile::Instruction& fold);
 void end_fold(TileContext& at, const tile::Instruction& fold);
+// Simple scans: before the loop that they go along, and in it.
+void begin_scans(TileContext& at, const lower::LoopStep& loop);
+void print_scan_step(TileContext& at, const tile::Instruction& scan);
 // The clauses of a SIMD loop's folds, as " reduction(+ : total)".
 std::string reduction_clauses(const TileContext& at, const lower::LoopStep& loop);
 // The value that changes nothing, as the type holds it.

@@ -14,6 +14,29 @@ struct ThreadScratch {
   }
   char* start;
 };
+//@ kept_scratch
+// The same within a loop that threads share. It is kept for the next iteration: fresh memory costs its page faults.
+struct KeptScratch {
+  explicit KeptScratch(int64_t bytes) {
+    static thread_local struct Memory {
+      ~Memory() { std::free(start); }
+      char* start = nullptr;
+      int64_t bytes = 0;
+    } memory;
+    if (memory.bytes < bytes) {
+      std::free(memory.start);
+      memory.start = static_cast<char*>(std::aligned_alloc(64, bytes));
+      memory.bytes = bytes;
+      if (!memory.start) std::abort();
+    }
+    start = memory.start;
+  }
+  template <typename T>
+  T* array(int64_t offset) const {
+    return reinterpret_cast<T*>(start + offset);
+  }
+  char* start;
+};
 //@ round_to_tf32 : bits
 // To 11 significant bits; halves away from zero.
 INLINE float round_to_tf32(float value) {

@@ -10,6 +10,7 @@
 #include "emit/cpu/tile_context.hpp"
 #include "lower/loop_tree.hpp"
 #include "lower/operation_cost.hpp"
+#include "lower/walks.hpp"
 #include "support/text.hpp"
 
 namespace kw::cpu {
@@ -127,7 +128,9 @@ class TilePrinter {
 
   void print_grid() {
     if (program_.grid.empty()) {
-      print_scratch();
+      const bool all_shared = std::all_of(plan_.body.begin(), plan_.body.end(),
+                                          [](const LoopStep& step) { return step.shared > 0; });
+      if (!all_shared) print_scratch(true);
       return print_block(plan_.body);
     }
     const std::string schedule = plan_.is_uneven ? " schedule(dynamic)" : "";
@@ -172,11 +175,12 @@ class TilePrinter {
     }
   }
 
-  void print_scratch() {
+  void print_scratch(bool keeps = false) {
     if (plan_.scratch_bytes == 0) return;
-    at_.text.helpers().insert("thread_scratch");
+    at_.text.helpers().insert(keeps ? "kept_scratch" : "thread_scratch");
     const std::string scratch = at_.text.fresh("scratch");
-    at_.out.line(fmt::format("const ThreadScratch {}({});", scratch, plan_.scratch_bytes));
+    at_.out.line(
+        fmt::format("const {} {}({});", keeps ? "KeptScratch" : "ThreadScratch", scratch, plan_.scratch_bytes));
     const auto print = [&](const std::string& type, const std::string& name, int64_t offset) {
       at_.out.line(fmt::format("{0}* const {1} = {2}.array<{0}>({3});", type, name, scratch, offset));
     };
@@ -223,7 +227,10 @@ class TilePrinter {
                                       [&](const Instruction* fold) { return fold->results[0] == value; });
       const bool carried = step.instruction && step.instruction->kind == Kind::kFor &&
                            std::count(step.instruction->arguments.begin(), step.instruction->arguments.end(), value);
-      if (!folded && !carried) at_.out.line(at_.text.held_type(value) + " " + at_.text.name(value) + ";");
+      const bool walked = std::any_of(step.scans.begin(), step.scans.end(), [&](const Instruction* scan) {
+        return std::count(scan->results.begin(), scan->results.end(), value) != 0;
+      });
+      if (!folded && !carried && !walked) at_.out.line(at_.text.held_type(value) + " " + at_.text.name(value) + ";");
     }
   }
 
@@ -231,10 +238,13 @@ class TilePrinter {
     if (loop.moves) return print_moves(loop);
     accesses_.prepare(loop);
     for (const Instruction* fold : loop.folds) begin_fold(at_, loop, *fold);
+    begin_scans(at_, loop);
     const std::string end = end_of(loop);
     name_ends(loop.body, loop.lane);
     if (loop.simd) at_.out.line("#pragma omp simd" + reduction_clauses(at_, loop));
-    at_.open_loop(loop.lane, end, loop.is_short);
+    if (loop.unroll > 0) at_.out.line(fmt::format("#pragma GCC unroll {}", loop.unroll));
+    if (loop.reversed) at_.open_backwards(loop.lane, end);
+    else at_.open_loop(loop.lane, end, loop.is_short);
     print_block(loop.body);
     at_.close_loop();
     for (const Instruction* fold : loop.folds) end_fold(at_, *fold);
@@ -302,7 +312,7 @@ class TilePrinter {
       case Kind::kCopy: return accesses_.copy(one);
       case Kind::kDot: return print_dot(at_, one);
       case Kind::kFold: return lower::is_simple_fold(one) ? print_fold_step(at_, one) : print_whole_fold(at_, one);
-      case Kind::kScan: return print_scan(at_, one);
+      case Kind::kScan: return lower::is_simple_scan(one) ? print_scan_step(at_, one) : print_scan(at_, one);
       case Kind::kStack:
       case Kind::kUnstack: return;  // refused
       case Kind::kFor: return print_for(step);
@@ -371,7 +381,8 @@ class TilePrinter {
         operands.push_back(only_compared_.count(operand) ? at_.text.index(positions_.at(operand)->index)
                                                          : at_.value(operand));
       }
-      const Text text = at_.text.operation(one, operands);
+      const bool is_broadcast = one.op == ScalarOp::kSelect && operands[0].text == "true";
+      const Text text = is_broadcast ? operands[1] : at_.text.operation(one, operands);
       if (text.text.size() > kLongestExpression && name_longest(one.operands)) continue;
       return give(one, text);
     }
@@ -419,7 +430,12 @@ class TilePrinter {
     const bool around = std::exchange(is_shared_, step.shared > 1);
     const std::string& name = at_.text.symbol(loop.symbol);
     const Text begin = at_.text.index(loop.begin), end = at_.text.index(loop.end);
-    if (loop.reversed)
+    if (loop.reversed && loop.step == 1)
+      at_.out.open(fmt::format("for (int64_t {0} = {1}; {0}-- > {2};)", name, end.text, begin.text));
+    else if (const auto count = kernel::as_constant(loop.end); loop.reversed && count && begin.text == "0")
+      at_.out.open(fmt::format("for (int64_t {0} = {1}; {0} >= 0; {0} -= {2})", name,
+                               (*count - 1) / loop.step * loop.step, loop.step));
+    else if (loop.reversed)
       at_.out.open(
           fmt::format("for (int64_t {0} = {1} + (({2} - {3} + {4} - 1) / {4} - 1) * {4}; {0} >= {1}; {0} -= {4})", name,
                       within(begin, precedence::kAdd), within(end, precedence::kAdd),
@@ -428,6 +444,8 @@ class TilePrinter {
       at_.out.open(fmt::format("for ({4} {0} = {1}; {0} < {2}; {3})", name, begin.text, within(end, precedence::kAdd),
                                loop.step == 1 ? "++" + name : fmt::format("{} += {}", name, loop.step),
                                step.is_short ? "int32_t" : "int64_t"));
+    // The innermost of the loops that threads share.
+    if (step.shared == 1 && program_.grid.empty()) print_scratch(true);
     print_block(step.body);
     assign(at_, next);
     at_.out.close();

@@ -23,6 +23,8 @@ class WholePrinter {
     switch (one_.reduce) {
       case ReduceOp::kArgMax:
       case ReduceOp::kArgMin: return extreme_place();
+      case ReduceOp::kMax:
+      case ReduceOp::kMin: return extreme_with_its_place();
       case ReduceOp::kMoments: return moments();
       case ReduceOp::kCombineMoments: return combined_moments();
       case ReduceOp::kMaxSumExp:
@@ -34,25 +36,7 @@ class WholePrinter {
   void scan() {
     if (one_.operands.size() > 1) refuse_tile(at_.text.program(), "a scan that takes something along");
     if (one_.way != tile::ScanWay::kFree) refuse_tile(at_.text.program(), "a scan in an order of its own");
-    if (!kernel::step_of(one_.reduce) && one_.reduce != ReduceOp::kLogSumExp)
-      refuse_tile(at_.text.program(), "a scan by " + std::string(kernel::name_of(one_.reduce)));
-    const std::string so_far = fresh("so_far");
-    const bool is_log = one_.reduce == ReduceOp::kLogSumExp;
-    const Text start = identity_text(at_, is_log ? ReduceOp::kMax : one_.reduce, operand_);
-    line("{} {} = {};", at_.text.held_type(operand_), so_far, start.text);
-    open_walk();
-    const DType dtype = at_.text.type(operand_).dtype;
-    const Text sum{so_far, precedence::kPrimary};
-    if (is_log) {
-      at_.text.helpers().insert("log_add_exp");
-      line("{} = {};", so_far,
-           at_.text.rounded({fmt::format("log_add_exp({}, {})", so_far, value()), precedence::kPrimary}, dtype).text);
-    } else {
-      line("{} = {};", so_far,
-           at_.text.operation(*kernel::step_of(one_.reduce), dtype, {sum, at_.value(operand_)}, {dtype, dtype}).text);
-    }
-    line("{} = {};", at_.text.element(result_).text, so_far);
-    at_.close_loop();
+    refuse_tile(at_.text.program(), "a scan by " + std::string(kernel::name_of(one_.reduce)));
   }
 
  private:
@@ -74,12 +58,6 @@ class WholePrinter {
     line("{} = {};", at_.text.element(result).text, at_.text.rounded(held, at_.text.type(result).dtype).text);
   }
 
-  void open_walk() {
-    if (!one_.reversed) return at_.open_loop(one_.from);
-    const std::string& name = at_.text.symbol(one_.from);
-    at_.out.open(fmt::format("for (int64_t {0} = {1}; {0} >= 0; --{0})", name, at_.text.width(one_.from) - 1));
-    at_.open.push_back(one_.from);
-  }
   void open_all() {
     for (Symbol lane : one_.lanes) at_.open_loop(lane);
   }
@@ -103,6 +81,26 @@ class WholePrinter {
     at_.out.close();
     line("++{};", position);
     close_all();
+  }
+
+  // Of equals the one with the largest place; NaN wins.
+  void extreme_with_its_place() {
+    const std::string best = fresh("best"), candidate = fresh("candidate"), place = fresh("place"), at = fresh("at");
+    line("{} {} = {};", at_.text.held_type(operand_), best, identity_text(at_, one_.reduce, operand_).text);
+    line("{} {} = -1;", at_.text.held_type(one_.operands[1]), place);
+    open_all();
+    line("const {} {} = {};", at_.text.held_type(operand_), candidate, value());
+    line("const {} {} = {};", at_.text.held_type(one_.operands[1]), at, value(1));
+    const char* beats = one_.reduce == ReduceOp::kMax ? ">" : "<";
+    at_.out.open(
+        fmt::format("if ({0} {1} {2} || ({0} == {2} && {3} > {4}) || ({0} != {0} && ({2} == {2} || {3} > {4})))",
+                    candidate, beats, best, at, place));
+    line("{} = {};", best, candidate);
+    line("{} = {};", place, at);
+    at_.out.close();
+    close_all();
+    line("{} = {};", at_.text.element(result_).text, best);
+    line("{} = {};", at_.text.element(one_.results[1]).text, place);
   }
 
   void moments() {
