@@ -59,8 +59,9 @@ Kernel with_wide_sums(const Kernel& kernel) {
   for (const Expr& old : kernel.exprs) {
     Expr expr = old;
     for (ExprId& operand : expr.operands) operand = moved[operand];
-    const bool adds = expr.kind == ExprKind::kReduce &&
-                      (expr.reduce == kernel::ReduceOp::kSum || expr.reduce == kernel::ReduceOp::kProd);
+    const bool adds = (expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan) &&
+                      (expr.reduce == kernel::ReduceOp::kSum || expr.reduce == kernel::ReduceOp::kProd ||
+                       expr.reduce == kernel::ReduceOp::kLogSumExp);
     const bool widens = adds && is_floating(expr.dtype) && expr.dtype != DType::f64;
     if (widens) {
       expr.operands[0] = cast(expr.operands[0], DType::f64, "");
@@ -119,7 +120,7 @@ class PartsDraft {
     std::vector<kernel::Index> axes(kernel.axes.size(), kernel::Index(0));
     for (const int axis : loops_of(part)) {
       const bool folds = kernel.axes[axis].kind == kernel_ir::AxisKind::kReduce;
-      if (kernel.axes[axis].extent == 1 && !folds) continue;
+      if (kernel.axes[axis].extent == 1 && !kernel_ir::is_serial(kernel.axes[axis])) continue;
       const lower::AxisSchedule how = schedule_of(part, axis);
       const std::string name = name_of_axis(kernel.axes[axis].name);
       const kernel::Symbol symbol = draft_.mapped(name, kernel.axes[axis].extent, how);
@@ -142,7 +143,7 @@ class PartsDraft {
     std::vector<int> loops = nest.program_axes;
     for (const AxisBlock& block : nest.blocks) loops.push_back(block.axis);
     loops.insert(loops.end(), nest.reduce_axes.begin(), nest.reduce_axes.end());
-    for (const int axis : {nest.tiled_axis, nest.vector_axis})
+    for (const int axis : {nest.row_axis, nest.tiled_axis, nest.vector_axis})
       if (axis >= 0 && std::find(loops.begin(), loops.end(), axis) == loops.end()) loops.push_back(axis);
     return loops;
   }
@@ -150,6 +151,8 @@ class PartsDraft {
   static lower::AxisSchedule schedule_of(const Part& part, int axis) {
     const LoopNest& nest = part.nest;
     const int64_t extent = part.simplified.kernel.axes[axis].extent, block = nest.block_of(axis);
+    if (nest.form == LoopForm::kScanRows && (axis == nest.vector_axis || axis == nest.row_axis))
+      return schedule_of_rows(nest, axis, extent);
     lower::AxisSchedule how{.mapping = lower::Mapping::kLoop, .width = block > 0 ? block : 1};
     const bool is_vector = axis == nest.vector_axis;
     const bool is_tiled = nest.tiled_axis >= 0 || nest.copies || nest.form == LoopForm::kColumns;
@@ -163,6 +166,18 @@ class PartsDraft {
       how.simd = false;
       how.unrolled = true;
     }
+    return how;
+  }
+
+  // Rows of a scan side by side, and pieces of them.
+  static lower::AxisSchedule schedule_of_rows(const LoopNest& nest, int axis, int64_t extent) {
+    const bool scans = axis == nest.vector_axis;
+    const int64_t width = scans ? nest.piece : nest.block_of(axis);
+    lower::AxisSchedule how{.mapping = lower::Mapping::kTile, .width = extent};
+    if (width > 0) how = {.mapping = lower::Mapping::kLoop, .width = width};
+    how.in_order = scans && width > 0;
+    how.simd = scans;
+    how.threads = !scans && width > 0 && is_shared(nest, axis);
     return how;
   }
 
@@ -251,6 +266,10 @@ bool folds_elements(const Kernel& kernel) {
   return true;
 }
 
+bool scans_elements(const Kernel& kernel) {
+  return !kernel_ir::sorts(kernel) && PartsDraft::tile_elements(whole_of(kernel)) <= kMostOfTile;
+}
+
 }  // namespace
 
 bool has_tile_form(const Kernel& kernel) {
@@ -264,10 +283,13 @@ bool has_tile_form(const Kernel& kernel) {
   const auto is_parallel = [](const kernel_ir::Axis& axis) { return axis.kind == kernel_ir::AxisKind::kParallel; };
   const auto maps = [](const Expr& expr) { return expr.kind <= ExprKind::kOp; };
   const auto folds = [&](const Expr& expr) { return maps(expr) || expr.kind == ExprKind::kReduce; };
-  if (!apart || empty || !std::all_of(kernel.exprs.begin(), kernel.exprs.end(), folds)) return false;
+  const auto scans = [&](const Expr& expr) { return maps(expr) || expr.kind == ExprKind::kScan; };
+  if (!apart || empty) return false;
+  if (kernel_ir::scan_axis_of(kernel) >= 0)
+    return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), scans) && scans_elements(kernel);
   if (std::all_of(kernel.axes.begin(), kernel.axes.end(), is_parallel))
     return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), maps);
-  return folds_elements(kernel);
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), folds) && folds_elements(kernel);
 }
 
 ScheduledTiles as_tiles(LoweredGroup group) {

@@ -19,6 +19,7 @@ using tile::Kind;
 using tile::Symbol;
 
 constexpr double kLineBytes = 64;
+constexpr double kCarryCycles = 4;
 constexpr double kShareOfCache = 0.8;  // that data can count on
 constexpr double kMostReadAgain = 8;   // times the largest operand
 
@@ -94,7 +95,7 @@ class NestEstimate {
     const Instruction& one = *step.instruction;
     if (one.kind == Kind::kFor) {
       loops_.push_back(walk_of(one));
-      if (one.symbol != vector_) programs_ = std::max(programs_, product(loops_));
+      if (one.symbol != vector_ && one.arguments.empty()) programs_ = std::max(programs_, product(loops_));
       for (const LoopStep& inner : step.body) visit(inner);
       loops_.pop_back();
       return;
@@ -112,10 +113,22 @@ class NestEstimate {
         column_folds_ += cost;
       }
     }
+    if (one.kind == Kind::kScan) instructions_ += cost_of_scan(one, points);
     if (one.kind != Kind::kOp) return;
     instructions_ += each * lower::cost_of(one.op);
     if (!plan_.places[one.results[0]].lanes.empty()) instructions_ += 2 * each;  // an array
     estimate_.flops += points * weight_of(one.op);
+  }
+
+  // A walk waits for each addition; rows side by side wait together. Pieces that leave the nearest cache are fetched
+  // again, short ones begin anew each time.
+  double cost_of_scan(const Instruction& scan, double points) const {
+    double rows = 1;
+    for (const Symbol lane : program_.values[scan.results[0]].type.lanes)
+      if (lane != scan.from) rows *= number(tile::width_of(program_, lane));
+    const double piece = number(tile::width_of(program_, scan.from));
+    const double again = (rows * piece * 4 > kNearBytes ? 1.5 : 1.0) + 32 / piece + rows / 64;
+    return kCarryCycles * points * again / rows;
   }
 
   bool runs_along_vector(const std::vector<Walk>& walks) const {

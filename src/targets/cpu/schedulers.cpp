@@ -93,8 +93,8 @@ std::vector<ParameterRange> space_of_scans(const LoweredGroup& group, const Devi
   return space(facing_forwards(group), device);
 }
 
-ScheduledGroup lower_scans(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
-  return lower(facing_forwards(std::move(group)), parameters, device);
+ScheduledGroup lower_scans(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  return scheduled(prepared(facing_forwards(std::move(group)), parameters));
 }
 
 bool starts_anywhere(const Kernel& kernel) {
