@@ -1,5 +1,6 @@
 #include "lower/loop_plan.hpp"
 
+#include "lower/first_places.hpp"
 #include "lower/lane_order.hpp"
 #include "lower/loop_marks.hpp"
 #include "lower/loop_tree.hpp"
@@ -54,6 +55,7 @@ LoopPlan plan_loops(const tile::Program& program, const LaneEnds& ends) {
   mark_loops(program, plan.body);
   pack(program, plan.places);
   set_ends(ends, {}, plan.body);
+  end_after_first_places(program, plan);
   return plan;
 }
 

@@ -18,6 +18,7 @@ struct LoopStep {
   tile::Symbol lane = -1;
   tile::Index end;  // of the loop, if not the lane's width
   bool ends_early = false;
+  std::vector<tile::Value> holds;               // masks of stores that hold up to the end, one for each store
   bool whole_vectors = false;                   // the loop goes on from its end to whole vectors
   bool simd = false;                            // the loop's iterations may be done side by side
   bool moves = false;                           // the loop moves runs of memory as they are, each by one call

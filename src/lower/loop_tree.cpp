@@ -197,7 +197,7 @@ class TreeBuilder {
   // An iteration may use what the same iteration made; what is folded over the lane is there only behind the loop.
   bool can_join(const Group& group, const Instruction& one) const {
     const Effects& effects = effects_.at(&one);
-    if (!fits_into_walk(group, one)) return false;
+    if (!fits_into_walk(group, one) || is_sort(one) != is_sort(*group.members[0])) return false;
     return std::all_of(group.members.begin(), group.members.end(), [&](const Instruction* before) {
       const Effects& earlier = effects_.at(before);
       if (is_simple_scan(one) && is_simple_scan(*before) && one.from == before->from &&
@@ -208,6 +208,9 @@ class TreeBuilder {
       });
     });
   }
+
+  // Rows that are sorted beside one another lie side by side: lines of memory are read for all of them first.
+  static bool is_sort(const Instruction& one) { return one.kind == Kind::kScan && kernel::is_sort(one.reduce); }
 
   // Each step of a walk waits for the one before, and few instructions are hidden behind that: others take their points
   // side by side in loops of their own.
@@ -351,6 +354,8 @@ void for_each_use(const Instruction& one, const std::function<void(Value, Use)>&
   for (size_t i = 0; i < one.operands.size(); ++i) {
     Use use = whole ? Use::kWhole : Use::kPoint;
     if (one.kind == Kind::kScan && i >= tile::scanned_operands(one)) use = Use::kStart;
+    // Where an element of a sorted row stood is known.
+    if (one.kind == Kind::kScan && kernel::is_sort(one.reduce) && i == 1) use = Use::kPoint;
     if (one.kind == Kind::kDot) use = i == 0 ? Use::kStart : Use::kWhole;
     if (one.kind == Kind::kFor) use = Use::kStart;
     visit(one.operands[i], use);

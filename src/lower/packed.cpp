@@ -19,7 +19,9 @@ class Packer {
 
   void run() {
     tile::for_each(program_.body, [&](const Instruction& one) {
-      if (one.results.size() == 1) packed_[one.results[0]] = makes_packed(one);
+      for (Value value : one.results) definers_[value] = &one;
+      if (sorts(one)) packed_[one.results[0]] = sorts_bits(one);
+      else if (one.results.size() == 1) packed_[one.results[0]] = makes_packed(one);
     });
     bool changed = true;
     while (changed) {
@@ -30,6 +32,15 @@ class Packer {
   }
 
  private:
+  static bool sorts(const Instruction& one) { return one.kind == Kind::kScan && kernel::is_sort(one.reduce); }
+
+  // Rows that are sorted from where they lie (walks.hpp).
+  bool sorts_bits(const Instruction& sort) const {
+    const TilePlace& place = places_[sort.operands[0]];
+    return is_narrow_float(program_.values[sort.results[0]].type.dtype) && place.lanes.empty() &&
+           definers_[sort.operands[0]]->kind == Kind::kLoad;
+  }
+
   bool makes_packed(const Instruction& one) const {
     const Value value = one.results[0];
     const TilePlace& place = places_[value];
@@ -52,7 +63,7 @@ class Packer {
       changed = changed || packed_[value];
       packed_[value] = false;
     };
-    const bool takes = (one.kind == Kind::kStore && !one.combines) ||
+    const bool takes = (one.kind == Kind::kStore && !one.combines) || sorts(one) ||
                        (one.kind == Kind::kOp && one.op == ScalarOp::kCast);
     const bool chooses = is_choice(one) && packed_[one.results[0]];
     for_each_use(one, [&](Value value, Use) {
@@ -69,6 +80,7 @@ class Packer {
   const tile::Program& program_;
   std::vector<TilePlace>& places_;
   std::vector<bool> packed_;  // [value]
+  std::vector<const Instruction*> definers_ = std::vector<const Instruction*>(program_.values.size());
 };
 
 }  // namespace

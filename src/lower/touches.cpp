@@ -19,6 +19,9 @@ class TouchWalk {
     found_.body.resize(program.values.size());
     found_.is_set_later.resize(program.values.size());
     found_.of_bodies.resize(program.values.size());
+    used_.resize(program.values.size());
+    tile::for_each(program.body,
+                   [&](const Instruction& one) { for_each_use(one, [&](Value value, Use) { used_[value] = true; }); });
   }
 
   void run(const std::vector<Instruction>& instructions, std::vector<LoopStep>& steps) {
@@ -61,6 +64,7 @@ class TouchWalk {
       if (!walks || use != Use::kStart) touch(value, block, place, now_ + (use == Use::kWhole ? 2 : 0));
     });
     for (Value value : one.results) {
+      if (one.kind == Kind::kScan && kernel::is_sort(one.reduce) && !used_[value]) continue;
       make(value, block, place, now_ + 1);
       if (one.kind == Kind::kFold || one.kind == Kind::kDot || (one.kind == Kind::kScan && !walks))
         found_.is_set_later[value] = true;
@@ -125,6 +129,7 @@ class TouchWalk {
   }
 
   Touches& found_;
+  std::vector<bool> used_;  // [value]
   const std::vector<Instruction>* body_ = nullptr;
   int now_ = 1;
 };

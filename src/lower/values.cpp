@@ -27,6 +27,7 @@ namespace {
 
 // Of a tile: Triton's limit.
 constexpr int64_t kMostElements = 1 << 20;
+constexpr int64_t kMostOfLoops = int64_t{1} << 31;  // of a CPU: a row that is sorted lies in memory
 // Of each side of a tensor-core product in Triton.
 constexpr int64_t kLeastDotSide = 16;
 
@@ -148,9 +149,12 @@ bool Values::varies_in_loops(ExprId id) const {
 void Values::check_size(const TileType& type, ExprId id) const {
   int64_t elements = 1;
   for (tile::Symbol lane : type.lanes) elements *= tile::width_of(program_, lane);
-  if (elements > kMostElements)
+  const bool loops = program_.grid.empty() && std::any_of(program_.symbols.begin(), program_.symbols.end(),
+                                                          [](const tile::SymbolInfo& symbol) { return symbol.simd; });
+  const int64_t most = loops ? kMostOfLoops : kMostElements;
+  if (elements > most)
     refuse(fmt::format("a tile of '{}' has {} elements, and {} are the most",
-                       kernel.exprs[id].name.empty() ? "a value" : kernel.exprs[id].name, elements, kMostElements));
+                       kernel.exprs[id].name.empty() ? "a value" : kernel.exprs[id].name, elements, most));
 }
 
 Value Values::identity_tile(const TileType& type, ReduceOp reduce) {

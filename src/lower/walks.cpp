@@ -24,13 +24,39 @@ bool is_broadcast(const Instruction& one, const std::vector<const Instruction*>&
   return condition && condition->kind == Kind::kConstant && condition->integer != 0;
 }
 
+bool sorts(const Instruction& one) { return one.kind == Kind::kScan && kernel::is_sort(one.reduce); }
+
 bool reads_plainly(const Instruction& one) {
   return one.kind == Kind::kLoad && one.mode == tile::CopyMode::kPlain &&
          std::all_of(one.access.coordinates.begin(), one.access.coordinates.end(),
                      [](const tile::Coordinate& at) { return at.value == tile::kNoValue; });
 }
 
+// The values of which sorts may take rows from memory. Floats of few bits keep them: whatever reads them in order has
+// to take them so.
+std::vector<bool> find_rows_in_memory(const tile::Program& program, const std::vector<const Instruction*>& definers) {
+  std::vector<bool> wide(program.values.size()), result(program.values.size());
+  tile::for_each(program.body, [&](const Instruction& one) {
+    const bool takes = (one.kind == Kind::kStore && !one.combines) || is_cast(one);
+    for_each_use(one, [&](Value value, Use) { wide[value] = wide[value] || !takes; });
+  });
+  tile::for_each(program.body, [&](const Instruction& one) {
+    if (!sorts(one)) return;
+    const Instruction* load = definers[one.operands[0]];
+    const bool keeps_bits = !is_narrow_float(program.values[one.results[0]].type.dtype) || !wide[one.results[0]];
+    result[one.operands[0]] = load && keeps_bits && lies_in_rows(program, *load, one.from);
+  });
+  return result;
+}
+
 }  // namespace
+
+bool lies_in_rows(const tile::Program& program, const Instruction& load, Symbol along) {
+  if (!reads_plainly(load) || load.access.mask != tile::kNoValue) return false;
+  const auto parts = kernel::linear_in(tile::offset_of(program, load.access), along);
+  return parts && parts->coefficient == tile::Index(1) &&
+         program.buffers[load.access.buffer].dtype == program.values[load.results[0]].type.dtype;
+}
 
 bool is_simple_scan(const Instruction& one) {
   const bool in_order = one.way == tile::ScanWay::kFree || one.way == tile::ScanWay::kAfter;
@@ -43,24 +69,28 @@ Walks find_walks(const tile::Program& program) {
   std::map<Value, Symbol> scanned;
   std::vector<const Instruction*> definers(program.values.size());
   std::vector<bool> stored(program.buffers.size());
+  bool any = false;
   tile::for_each(program.body, [&](const Instruction& one) {
     for (Value value : one.results) definers[value] = &one;
     if (one.kind == Kind::kStore) stored[one.access.buffer] = true;
+    any = any || sorts(one) || is_simple_scan(one);
     if (!is_simple_scan(one)) return;
     walks.along[&one] = one.from;
     for (size_t i = 0; i < tile::scanned_operands(one); ++i) scanned[one.results[i]] = one.from;
   });
-  if (walks.along.empty()) return walks;
+  if (!any) return walks;
   const auto narrows = [&](const Instruction& one) {
     const auto bytes = [&](Value value) { return held_bytes(program.values[value].type.dtype); };
     return is_cast(one) && bytes(one.results[0]) <= bytes(one.operands[0]);
   };
   // What else reads the result, too, needs an array of it.
   std::vector<bool> in_points(program.values.size(), true);
+  const std::vector<bool> in_memory = find_rows_in_memory(program, definers);
   tile::for_each(program.body, [&](const Instruction& one) {
     for_each_use(one, [&](Value value, Use use) {
       if (!narrows(one)) scanned.erase(value);
-      if (use != Use::kPoint) in_points[value] = false;
+      const bool takes_row = sorts(one) && value == one.operands[0] && in_memory[value];
+      if (use != Use::kPoint && !takes_row) in_points[value] = false;
     });
   });
   tile::for_each(program.body, [&](const Instruction& one) {

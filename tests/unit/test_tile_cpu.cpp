@@ -36,8 +36,7 @@ struct Trial {
 bool multiplies_on(const tile::Program& program) {
   bool found = false;
   tile::for_each(program.body, [&](const tile::Instruction& one) {
-    found = found ||
-            (one.kind == tile::Kind::kScan && (one.reduce == tile::ReduceOp::kProd || kernel::is_sort(one.reduce)));
+    found = found || (one.kind == tile::Kind::kScan && one.reduce == tile::ReduceOp::kProd);
   });
   return found;
 }

@@ -202,7 +202,9 @@ TEST(TilePrinters, WhatACpuCannotSayIsNamed) {
   const std::pair<const char*, const char*> cases[] = {
       {"buffer s: f32[16] scratch cluster", "memory of a cluster, 's'"},
       {"barrier grid", "a barrier of several blocks"},
-      {"%sorted: f32[i] = scan sort_up %w along i", "a scan by sort_up"},
+      {"%p: f32[i] = scan prod %w along i network", "a scan in an order of its own"},
+      {"%n: i32[i] = cast %w\n  %sorted: f32[i], %along: i32[i] = scan sort_up %w, %n along i",
+       "a sort that takes something else along than places"},
       {"%places: i32[i] = scan arg_max %w along i", "a scan by arg_max"},
   };
   for (const auto& [line, words] : cases) {

@@ -67,6 +67,7 @@ struct TileContext {
   std::map<tile::Value, Text> written;
   std::map<tile::Value, RunningFold> running;
   std::map<tile::Value, RunningScan> walks;
+  std::set<tile::Value> holding;  // masks that nothing asks for: they hold wherever they are used
 };
 
 // Each first value becomes what the second one is, all at once; those that share an array already are left.
@@ -78,6 +79,8 @@ void print_dot(TileContext& at, const tile::Instruction& dot);
 // Folds that walk over their operand in loops of their own, and scans.
 void print_whole_fold(TileContext& at, const tile::Instruction& fold);
 void print_scan(TileContext& at, const tile::Instruction& scan);
+// `values`: where the row begins in memory; empty where an array has it.
+void print_sort(TileContext& at, const tile::Instruction& sort, std::string values);
 
 // Simple folds: before, in and behind the loop that they run in.
 void begin_fold(TileContext& at, const lower::LoopStep& loop, const tile::Instruction& fold);

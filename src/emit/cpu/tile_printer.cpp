@@ -53,6 +53,7 @@ class TilePrinter {
         users_[value] = &one;
       });
     });
+    find_holding(plan_.body);
   }
 
   PrintedTile run() {
@@ -68,12 +69,21 @@ class TilePrinter {
   // --- What there is ---
 
   void note(const Instruction& one) {
+    if (one.kind == Kind::kLoad) loads_[one.results[0]] = &one;
     if (one.kind == Kind::kConstant && plan_.places[one.results[0]].home == Home::kWritten)
       at_.written[one.results[0]] = at_.text.constant(one);
     if (one.kind == Kind::kBarrier && one.scope != tile::Scope::kBlock)
       refuse_tile(program_, "a barrier of several blocks");
     if (one.kind == Kind::kStack || one.kind == Kind::kUnstack) refuse_tile(program_, "stacked tiles");
     if (one.until != tile::kNoValue) refuse_tile(program_, "a loop that a value ends");
+  }
+
+  void find_holding(const std::vector<LoopStep>& steps) {
+    for (const LoopStep& step : steps) {
+      for (Value mask : step.holds)
+        if (--uses_[mask] == 0) at_.holding.insert(mask);
+      find_holding(step.body);
+    }
   }
 
   // Positions outside of tiles that are only compared, with one another and with numbers, are compared as they are
@@ -312,7 +322,7 @@ class TilePrinter {
       case Kind::kCopy: return accesses_.copy(one);
       case Kind::kDot: return print_dot(at_, one);
       case Kind::kFold: return lower::is_simple_fold(one) ? print_fold_step(at_, one) : print_whole_fold(at_, one);
-      case Kind::kScan: return lower::is_simple_scan(one) ? print_scan_step(at_, one) : print_scan(at_, one);
+      case Kind::kScan: return print_scan(one);
       case Kind::kStack:
       case Kind::kUnstack: return;  // refused
       case Kind::kFor: return print_for(step);
@@ -323,9 +333,19 @@ class TilePrinter {
     }
   }
 
+  void print_scan(const Instruction& one) {
+    if (lower::is_simple_scan(one)) return print_scan_step(at_, one);
+    if (!kernel::is_sort(one.reduce)) return cpu::print_scan(at_, one);
+    const Value row = one.operands[0];
+    const auto load = loads_.find(row);
+    const bool in_memory = load != loads_.end() && !tile::has_lane(at_.text.place(row).lanes, one.from);
+    print_sort(at_, one, in_memory ? accesses_.first(load->second->access, one.from) : "");
+  }
+
   // The result in its array, in a variable, or where it is used if that is once and the text is short.
   void give(const Instruction& one, const Text& text, bool may_inline = true) {
     const Value value = one.results[0];
+    if (at_.holding.count(value) != 0) return;
     if (at_.text.is_array(value)) return at_.out.line(at_.text.element(value).text + " = " + text.text + ";");
     holds_load_[value] = one.kind == Kind::kLoad ||
                          std::any_of(one.operands.begin(), one.operands.end(),
@@ -487,10 +507,11 @@ class TilePrinter {
   const lower::LoopPlan plan_;
   TileContext at_;
   TileAccesses accesses_;
-  std::vector<int> uses_;                          // [value]
-  std::vector<const Instruction*> users_;          // [value] the last
-  std::vector<bool> holds_load_;                   // [value] is a load written where it is used, in its text?
-  std::vector<Value> unread_;                      // of these, what nothing has used yet
+  std::vector<int> uses_;                  // [value]
+  std::vector<const Instruction*> users_;  // [value] the last
+  std::vector<bool> holds_load_;           // [value] is a load written where it is used, in its text?
+  std::vector<Value> unread_;              // of these, what nothing has used yet
+  std::map<Value, const Instruction*> loads_;
   std::set<const Instruction*> here_;              // of the block that is printed
   std::set<Value> shared_;                         // arrays of several values
   std::map<Value, const Instruction*> positions_;  // indices

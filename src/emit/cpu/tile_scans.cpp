@@ -34,8 +34,7 @@ class WholePrinter {
   }
 
   void scan() {
-    if (one_.operands.size() > 1) refuse_tile(at_.text.program(), "a scan that takes something along");
-    if (one_.way != tile::ScanWay::kFree) refuse_tile(at_.text.program(), "a scan in an order of its own");
+    if (one_.way == tile::ScanWay::kNetwork) refuse_tile(at_.text.program(), "a scan in an order of its own");
     refuse_tile(at_.text.program(), "a scan by " + std::string(kernel::name_of(one_.reduce)));
   }
 

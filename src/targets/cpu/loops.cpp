@@ -27,7 +27,8 @@ namespace {
 
 constexpr int64_t kLongestRow = 1 << 18;  // elements of a row
 constexpr int64_t kMostOfTile = 1 << 20;  // elements, as lowering has them
-constexpr int64_t kLanes = 16;            // of whole vectors
+constexpr int64_t kMostSorted = int64_t{1} << 31;
+constexpr int64_t kLanes = 16;  // of whole vectors
 
 // Does a choice, or a mask, hang on where in the tensor an element stands? A short loop that is written out leaves the
 // one around it to be vectorised, which g++ 12 does wrongly for AVX-512 where a choice hangs on that one's rows: some
@@ -267,7 +268,8 @@ bool folds_elements(const Kernel& kernel) {
 }
 
 bool scans_elements(const Kernel& kernel) {
-  return !kernel_ir::sorts(kernel) && PartsDraft::tile_elements(whole_of(kernel)) <= kMostOfTile;
+  const int64_t most = kernel_ir::sorts(kernel) ? kMostSorted : kMostOfTile;
+  return PartsDraft::tile_elements(whole_of(kernel)) <= most;
 }
 
 }  // namespace

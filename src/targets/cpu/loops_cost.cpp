@@ -113,7 +113,11 @@ class NestEstimate {
         column_folds_ += cost;
       }
     }
-    if (one.kind == Kind::kScan) instructions_ += cost_of_scan(one, points);
+    if (one.kind == Kind::kScan) {
+      const bool sorts = kernel::is_sort(one.reduce);  // a row at once
+      if (sorts) visit_row(one);
+      instructions_ += cost_of_scan(one, points * (sorts ? number(tile::width_of(program_, one.from)) : 1));
+    }
     if (one.kind != Kind::kOp) return;
     instructions_ += each * lower::cost_of(one.op);
     if (!plan_.places[one.results[0]].lanes.empty()) instructions_ += 2 * each;  // an array
@@ -149,6 +153,17 @@ class NestEstimate {
     if (const auto& all = like->constants; std::find(all.begin(), all.end(), access.constants[0]) == all.end())
       like->constants.push_back(access.constants[0]);
     else if (like->first == &one) ++like->passes;  // again, in a later loop
+  }
+
+  // That a sort takes from memory.
+  void visit_row(const Instruction& sort) {
+    const tile::Value row = sort.operands[0];
+    if (!plan_.places[row].lanes.empty()) return;
+    loops_.push_back({sort.from, number(tile::width_of(program_, sort.from))});
+    tile::for_each(program_.body, [&](const Instruction& one) {
+      if (one.kind == Kind::kLoad && one.results[0] == row) visit_access(one);
+    });
+    loops_.pop_back();
   }
 
   static bool gathers(const Instruction& one) {
