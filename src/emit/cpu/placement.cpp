@@ -85,8 +85,7 @@ Placement place(const Kernel& kernel, const LoopNest& nest, const std::vector<in
   for (size_t id = count; id-- > 0;) {
     if (!placement.reached[id]) continue;
     for (ExprId operand : kernel.exprs[id].operands) {
-      placement.uses[operand] += kernel.exprs[id].kind == ExprKind::kScan && reads_operand_twice(kernel.exprs[id]) ? 2
-                                                                                                                   : 1;
+      ++placement.uses[operand];
       placement.deepest_user[operand] = std::max(placement.deepest_user[operand], placement.depth[id]);
     }
   }
@@ -95,11 +94,9 @@ Placement place(const Kernel& kernel, const LoopNest& nest, const std::vector<in
 
 std::vector<Guard> common_guards(const Kernel& kernel, const std::vector<Sink>& sinks) {
   std::vector<Guard> common;
-  const bool may_end = sorts(kernel);  // after the first places
   for (size_t i = 0; i < sinks.size(); ++i) {
-    if (sinks[i].kind != Sink::kFold && !(may_end && sinks[i].kind == Sink::kStore)) return {};
-    const std::vector<Guard>& own = sinks[i].kind == Sink::kStore ? kernel.stores[sinks[i].id].access.guards
-                                                                  : kernel.exprs[sinks[i].id].access.guards;
+    if (sinks[i].kind != Sink::kFold) return {};
+    const std::vector<Guard>& own = kernel.exprs[sinks[i].id].access.guards;
     if (i == 0) common = own;
     std::erase_if(common, [&](const Guard& guard) { return std::find(own.begin(), own.end(), guard) == own.end(); });
   }

@@ -48,8 +48,7 @@ std::vector<Sink> column_values(const kernel_ir::Kernel& kernel, const LoopNest&
 // Whether one of what is reached holds an index against its dimension.
 bool may_refuse(const kernel_ir::Kernel& kernel, const std::vector<bool>& reached);
 
-// The guards that every sink has, all being folds, or stores of sorted rows: what the loops leave out, none of them
-// misses.
+// The guards that every sink has, all being folds: what the loops leave out, none of them misses.
 std::vector<kernel_ir::Guard> common_guards(const kernel_ir::Kernel& kernel, const std::vector<Sink>& sinks);
 
 // Is its one use a store outside the loops?

@@ -12,7 +12,6 @@
 #include "emit/cpu/loop_nest.hpp"
 #include "emit/cpu/program_starts.hpp"
 #include "emit/cpu/reductions.hpp"
-#include "emit/cpu/scans.hpp"
 #include "emit/cpu/scatters.hpp"
 #include "support/text.hpp"
 
@@ -23,7 +22,6 @@ using namespace precedence;
 
 namespace {
 
-constexpr int kSideBySideUnroll = 8;
 constexpr size_t kLongText = 88;  // an expression longer than this gets a name of its own
 
 class KernelPrinter {
@@ -41,8 +39,7 @@ class KernelPrinter {
     writer_.indent();
     open_programs();
     starts_.print(buffers_, axes_, names_, writer_);
-    if (nest_.form == LoopForm::kScanRows) print_scan_rows();
-    for (int phase = 0; nest_.form != LoopForm::kScanRows && phase <= nest_.last_phase; ++phase) print_phase(phase);
+    for (int phase = 0; phase <= nest_.last_phase; ++phase) print_phase(phase);
     if (!withheld_.empty())
       print_nest(nest_.form == LoopForm::kColumns ? std::vector<int>{nest_.vector_axis} : std::vector<int>{},
                  withheld_);
@@ -66,7 +63,6 @@ class KernelPrinter {
                        names_.fresh("end_" + name)};
     };
     for (const AxisBlock& block : nest_.blocks) name_block(block.axis, "Block");
-    if (nest_.piece) name_block(nest_.vector_axis, "Piece");
     expr_names_.resize(kernel_.exprs.size());
   }
 
@@ -113,9 +109,6 @@ class KernelPrinter {
 
   void open_loop(int axis, const Bounds& bounds = {}) {
     const bool whole = bounds.first.empty();
-    if (kernel_.axes[axis].reversed && !simd_along_scan_)
-      return writer_.open(
-          fmt::format("for (int64_t {0} = {1}; {0}-- > {2};)", axes_.variables[axis], end_of(axis), first_of(axis)));
     const char* counter = axis == nest_.vector_axis && nest_.short_counter ? "int32_t" : "int64_t";
     writer_.open(fmt::format("for ({3} {0} = {1}; {0} < {2}; ++{0})", axes_.variables[axis],
                              whole ? first_of(axis) : bounds.first, whole ? end_of(axis) : bounds.end, counter));
@@ -159,10 +152,6 @@ class KernelPrinter {
     }
     if (columns) print_column_values(inside);
     for (ExprId id : reduces) accumulators_.emplace(id, declare(id));
-    const std::vector<bool> reached = reached_from(inside);
-    for (size_t id = 0; id < reached.size(); ++id)
-      if (reached[id] && kernel_.exprs[id].kind == ExprKind::kScan && !carries_.contains(first_sibling(id)))
-        declare_carries(id);
     std::vector<int> loops = nest_.reduce_axes;
     if (columns || (nest_.form == LoopForm::kPointwise && nest_.vector_axis >= 0)) loops.push_back(nest_.vector_axis);
     print_nest(loops, inside);
@@ -237,118 +226,6 @@ class KernelPrinter {
     if (refusing != values.end()) print_nest({nest_.vector_axis}, std::vector<Sink>(refusing, values.end()));
   }
 
-  // --- Rows of a scan ---
-
-  std::string size_along(int axis) const { return blocks_.count(axis) ? blocks_.at(axis).size : axes_.extents[axis]; }
-  std::string position_along(int axis) const {
-    return blocks_.count(axis) ? axes_.variables[axis] + " - " + blocks_.at(axis).first : axes_.variables[axis];
-  }
-
-  // A new array over a piece of the program's rows.
-  PieceArray declare_piece(DType dtype, const std::string& wanted) {
-    const int rows = nest_.row_axis;
-    std::string count = size_along(nest_.vector_axis), row_start;
-    if (rows >= 0)
-      row_start = within({position_along(rows), blocks_.count(rows) ? kAdd : kPrimary}, kMultiply) + " * " + count;
-    if (rows >= 0) count = size_along(rows) + " * " + count;
-    const PieceArray array = make_piece_array(dtype, names_.fresh(wanted), elements_at_a_time(kernel_, nest_), count,
-                                              row_start, position_along(nest_.vector_axis));
-    for (const std::string& line : array.declaration) writer_.line(line);
-    return array;
-  }
-
-  void print_scan_rows() {
-    const int scan_axis = nest_.vector_axis;
-    const std::vector<int> rows = nest_.row_axis >= 0 ? std::vector<int>{nest_.row_axis} : std::vector<int>{};
-    std::vector<Sink> outside, inside;
-    for (size_t index = 0; index < kernel_.stores.size(); ++index)
-      (axes_of(kernel_, nest_, kernel_.stores[index])[scan_axis] ? inside : outside)
-          .push_back({Sink::kStore, static_cast<int>(index)});
-    if (!outside.empty()) print_nest(rows, outside);
-    const std::vector<std::vector<ExprId>> levels = scan_levels(kernel_, reached_from(inside));
-    for (const std::vector<ExprId>& level : levels)
-      for (ExprId id : level) declare_carries(id);
-    if (nest_.piece) {
-      const BlockNames& piece = blocks_.at(scan_axis);
-      const std::string& count = axes_.extents[scan_axis];
-      const bool reversed = kernel_.axes[scan_axis].reversed;
-      if (reversed)
-        writer_.open(fmt::format("for (int64_t {0} = {1}; {0} > 0; {0} -= {2})", piece.end, count, piece.size));
-      else writer_.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; {0} += {2})", piece.first, count, piece.size));
-      if (reversed)
-        writer_.line(
-            fmt::format("const int64_t {} = std::max<int64_t>({} - {}, 0);", piece.first, piece.end, piece.size));
-      else
-        writer_.line(
-            fmt::format("const int64_t {} = std::min({} + {}, {});", piece.end, piece.first, piece.size, count));
-    }
-    std::vector<int> loops = rows;
-    loops.push_back(scan_axis);
-    simd_along_scan_ = true;
-    for (const std::vector<ExprId>& level : levels) print_scan_level(level, loops);
-    print_nest(loops, inside);
-    if (nest_.piece) writer_.close();
-  }
-
-  // Scans that need no more than those before them: their operands with SIMD, then the walk.
-  void print_scan_level(const std::vector<ExprId>& scans, const std::vector<int>& loops) {
-    std::vector<Sink> operands;
-    for (ExprId scan : scans)
-      for (ExprId id : kernel_.exprs[scan].operands) {
-        const Expr& expr = kernel_.exprs[id];
-        const bool sorted = is_sort(kernel_.exprs[scan]) && id == kernel_.exprs[scan].operands[0];
-        const bool computed = sorted || ((expr.kind == ExprKind::kOp || expr.kind == ExprKind::kGather) &&
-                                         nest_.axes[id][nest_.vector_axis]);
-        if (const auto row = sorted ? row_in_memory(kernel_, nest_, id) : std::nullopt)
-          row_starts_[id] = "&" + element_of(*row);
-        if (!computed || is_available(id) || kept_.count(id) || row_starts_.count(id)) continue;
-        operands.push_back({Sink::kKeep, id});
-        const PieceArray array = declare_piece(expr.dtype, "kept_" + name_of(id));
-        kept_[id] = array.element;
-        row_starts_[id] = array.start;
-      }
-    if (!operands.empty()) print_nest(loops, operands);
-    std::map<ExprId, PieceArray> scanned;
-    for (ExprId scan : scans)
-      for (ExprId sibling : siblings_of(kernel_, scan))
-        scanned[sibling] = declare_piece(kernel_.exprs[sibling].dtype,
-                                         is_sort(kernel_.exprs[scan]) ? "sorted" : "scanned");
-    std::vector<ExprId> walked;
-    for (ExprId id : scans) is_sort(kernel_.exprs[id]) ? print_sort(id, scanned) : walked.push_back(id);
-    if (!walked.empty()) print_walk(walked, scanned);
-    for (const auto& [id, array] : scanned) {
-      available_[id] = cast_text({array.element, kPrimary}, storage_dtype(id), kernel_.exprs[id].dtype, helpers_);
-      row_starts_[id] = array.start;
-    }
-  }
-
-  void print_walk(const std::vector<ExprId>& scans, const std::map<ExprId, PieceArray>& scanned) {
-    simd_along_scan_ = false;
-    open_loop(nest_.vector_axis);
-    if (nest_.row_axis >= 0) {
-      writer_.line(fmt::format("#pragma GCC unroll {}", kSideBySideUnroll));
-      open_loop(nest_.row_axis);
-    }
-    for (ExprId scan : scans)
-      for (ExprId sibling : print_scan(scan))
-        writer_.line(scanned.at(sibling).element + " = " + available_.at(sibling).text + ";");
-    if (nest_.row_axis >= 0) writer_.close();
-    writer_.close();
-    simd_along_scan_ = true;
-  }
-
-  // Each row by a call, from the array of its elements into those of what is in order.
-  void print_sort(ExprId id, const std::map<ExprId, PieceArray>& scanned) {
-    std::string sorted, places;
-    for (ExprId sibling : siblings_of(kernel_, id))
-      (kernel_.exprs[sibling].component == 0 ? sorted : places) = scanned.at(sibling).start;
-    helpers_.insert("sort_row");
-    if (nest_.row_axis >= 0) open_loop(nest_.row_axis);
-    writer_.line(sort_call(kernel_, id, row_starts_.at(kernel_.exprs[id].operands[0]), axes_.extents[nest_.vector_axis],
-                           sorted, places));
-    if (nest_.row_axis >= 0) writer_.close();
-  }
-
   // --- Reductions ---
 
   Accumulator declare(ExprId id) {
@@ -361,34 +238,6 @@ class KernelPrinter {
     accumulator.element = columns ? accumulator.variable + "[" + column_position() + "]" : accumulator.variable;
     for (const std::string& line : accumulator.definition(columns ? column_count() : "")) writer_.line(line);
     return accumulator;
-  }
-
-  ExprId first_sibling(ExprId id) const { return siblings_of(kernel_, id).front(); }
-
-  void declare_carries(ExprId id) {
-    const int across = nest_.form == LoopForm::kScanRows
-                           ? nest_.row_axis
-                           : (nest_.form == LoopForm::kColumns && over_vector_axis(nest_.axes[id]) ? nest_.vector_axis
-                                                                                                   : -1);
-    const std::vector<Carry> carries = make_carries(kernel_, id, across >= 0 ? size_along(across) : "",
-                                                    across >= 0 ? position_along(across) : "", names_);
-    for (const Carry& carry : carries)
-      for (const std::string& line : carry.declaration) writer_.line(line);
-    carries_[first_sibling(id)] = carries;
-  }
-
-  // Makes the scan and its siblings available, and returns them.
-  std::vector<ExprId> print_scan(ExprId id) {
-    const std::vector<Carry>& carries = carries_.at(first_sibling(id));
-    std::vector<Text> operands;
-    for (ExprId operand : kernel_.exprs[id].operands) operands.push_back(value(operand));
-    for (const std::string& line : scan_step(kernel_, id, carries, operands, names_, helpers_)) writer_.line(line);
-    const std::vector<ExprId> siblings = siblings_of(kernel_, id);
-    for (ExprId sibling : siblings) {
-      const Carry& carry = carries[kernel_.exprs[sibling].component];
-      available_[sibling] = cast_text({carry.element, kPrimary}, carry.dtype, kernel_.exprs[sibling].dtype, helpers_);
-    }
-    return siblings;
   }
 
   // After the loops: the result in a variable of its own dtype, or for columns the text that reads it from the array.
@@ -429,8 +278,6 @@ class KernelPrinter {
       }
       for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
         if (!placement.reached[id] || placement.depth[id] != depth) continue;
-        if (kernel_.exprs[id].kind == ExprKind::kScan && !available_.count(static_cast<ExprId>(id)))
-          for (ExprId made : print_scan(static_cast<ExprId>(id))) locals.push_back(made);
         if (!wants_local(static_cast<ExprId>(id), placement)) continue;
         print_local(static_cast<ExprId>(id));
         locals.push_back(static_cast<ExprId>(id));
@@ -476,8 +323,7 @@ class KernelPrinter {
 
   bool wants_local(ExprId id, const Placement& placement) {
     const Expr& expr = kernel_.exprs[id];
-    if (expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan ||
-        expr.kind == ExprKind::kScatter)
+    if (expr.kind == ExprKind::kConstant || expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScatter)
       return false;
     if (column_values_.count(id)) return true;
     const bool hoisted = placement.deepest_user[id] > placement.depth[id];
@@ -602,10 +448,8 @@ class KernelPrinter {
   ProgramStarts starts_{kernel_, nest_};
   std::map<ExprId, Text> available_;  // what a variable or an array in scope holds
   std::set<ExprId> column_values_;    // expressions that have an array over the columns
-  std::map<ExprId, std::string> kept_, row_starts_;
-  bool simd_along_scan_ = false;  // the loops being printed may go along the scan axis in any order
+  std::map<ExprId, std::string> kept_;
   std::map<ExprId, Accumulator> accumulators_;
-  std::map<ExprId, std::vector<Carry>> carries_;  // by the first of a scan's siblings
   std::vector<std::vector<ExprId>> scopes_;
   GuardScope guards_{kernel_, writer_, names_};
   ScatterPrinter scatters_{kernel_, buffers_, axes_, writer_, names_, helpers_};

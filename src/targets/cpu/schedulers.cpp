@@ -6,6 +6,7 @@
 #include "emit/kernel_names.hpp"
 #include "plan/axes.hpp"
 #include "plan/group_kinds.hpp"
+#include "support/error.hpp"
 #include "targets/cpu/schedulers.hpp"
 
 namespace kw::cpu {
@@ -94,7 +95,14 @@ std::vector<ParameterRange> space_of_scans(const LoweredGroup& group, const Devi
 }
 
 ScheduledGroup lower_scans(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
-  return scheduled(prepared(facing_forwards(std::move(group)), parameters));
+  group = prepared(facing_forwards(std::move(group)), parameters);
+  if (!has_tile_form(group.kernel)) {
+    ErrorText text;
+    text.message = "kernel '" + group.kernel.name + "' scans rows of no elements, or beside other folds";
+    text.code = "bad-schedule";
+    throw Error(ErrorKind::kUser, std::move(text));
+  }
+  return scheduled(std::move(group));
 }
 
 bool starts_anywhere(const Kernel& kernel) {
