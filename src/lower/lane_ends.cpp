@@ -110,7 +110,7 @@ class LaneEnder {
   }
 
   void check_use(Value value, const Loops& loops) {
-    if (value == kNoValue) return;
+    if (value == kNoValue || (definers_[value] && definers_[value]->kind == Kind::kConstant)) return;
     for (Symbol lane : lanes(value)) {
       const Index *made = end_of(lane, homes_[value]), *used = end_of(lane, loops);
       if (made != used && !(made && used && *made == *used)) bad_.insert(lane);

@@ -101,7 +101,10 @@ Walks find_walks(const tile::Program& program) {
     }
     const bool reads = reads_plainly(one) && !stored[one.access.buffer];
     if (one.results.empty() || !in_points[one.results[0]]) return;
-    if (reads || is_cast(one) || is_broadcast(one, definers)) walks.is_repeated[one.results[0]] = true;
+    // An array of a single row in double precision stays in the nearest cache.
+    const bool converts = is_cast(one) && (narrows(one) || program.values[one.results[0]].type.lanes.size() > 1 ||
+                                           walks.is_repeated[one.operands[0]]);
+    if (reads || converts || is_broadcast(one, definers)) walks.is_repeated[one.results[0]] = true;
   });
   return walks;
 }

@@ -11,6 +11,7 @@
 #include "support/error.hpp"
 #include "tile/interpreter.hpp"
 #include "tile/text.hpp"
+#include "tile/verifier.hpp"
 
 namespace kw::lower {
 namespace {
@@ -182,6 +183,26 @@ TEST(Scans, WhatALoopCannotWalkIsRefused) {
       "reversed\n";
   EXPECT_TRUE(holds(refusal(both, R"({"row":{"grid":1},"column":{"loop":8}})"), "the other way"));
   EXPECT_EQ(refusal(both, R"({"row":{"grid":1},"column":{"tile":64}})"), "");
+}
+
+TEST(Scans, WhatGoesOnFitsWhatWasMetBefore) {
+  const auto fault = [](const std::string& line) -> std::string {
+    const std::string text =
+        "program p {\n  grid block = 2\n  lane row = 4, column = 8\n  launch warps 1\n  buffer a: f32[4, 8] input\n"
+        "  buffer y: f32[2] output\n\n  %x: f32[row, column] = load a[row, column]\n  %met: f32[row] = constant 0.0\n"
+        "  %wide: f32[row, column] = constant 0.0\n  %whole: i32[row] = constant 0\n  " +
+        line + "\n  %z: f32 = constant 0.0\n  store y[block] <- %z\n}\n";
+    try {
+      tile::verify(tile::parse_program(text));
+    } catch (const Error& error) { return error.what(); }
+    return "";
+  };
+  const std::string scan = "%s: f32[row, column], %t: f32[row] = scan sum %x along column after ";
+  EXPECT_EQ(fault(scan + "%met"), "");
+  EXPECT_NE(fault(scan + "%wide").find("what was met before has lanes"), std::string::npos) << fault(scan + "%wide");
+  EXPECT_NE(fault(scan + "%whole").find("i32, but f32 is expected"), std::string::npos) << fault(scan + "%whole");
+  EXPECT_NE(fault("%s: f32[row, column], %t: f32[row] = scan first %x along column after %met").find("goes on from"),
+            std::string::npos);
 }
 
 }  // namespace

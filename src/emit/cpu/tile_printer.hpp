@@ -17,7 +17,7 @@ struct PrintedTile {
 };
 
 // Adds the helpers that the function calls. Throws kInternal for what has no C++ form: memory and barriers of several
-// blocks, sorts and scans of places.
+// blocks, scans of places and those in an order of their own.
 PrintedTile print_tile_function(const tile::Program& program, HelperSet& helpers);
 
 // Of a program whose loops read each element of `read` where they store it to `written`: is the function done with the
