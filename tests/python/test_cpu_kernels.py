@@ -141,6 +141,14 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
         "smallest": b["x"].view(4, 1000).cummin(1)[0],
     },
     "scan_columns": scanned_columns,
+    "scan_pieces": lambda b: {
+        "sums": b["x"].view(64, 1500).exp().double().cumsum(1).float(),
+        "places": b["x"].view(64, 1500).cummax(1)[1],
+    },
+    "sort_first": lambda b: {
+        "top": b["x"].view(4, 1000).topk(3).values,
+        "sums": b["x"].view(4, 1000).topk(3).values.double().cumsum(1).float(),
+    },
     "columns_as_told": lambda b: {"out": torch.softmax(b["x"].view(800, 60), 0)},
     "joined_rows": lambda b: {
         "out": torch.cat([b["cache"].view(4, 511, 64), b["key"].view(33, 4, 64).transpose(0, 1)], 1)
