@@ -448,22 +448,7 @@ class TilePrinter {
     if (innermost && !is_shared_) accesses_.prepare(step);
     print_pragma(step);
     const bool around = std::exchange(is_shared_, step.shared > 1);
-    const std::string& name = at_.text.symbol(loop.symbol);
-    const Text begin = at_.text.index(loop.begin), end = at_.text.index(loop.end);
-    if (loop.reversed && loop.step == 1)
-      at_.out.open(fmt::format("for (int64_t {0} = {1}; {0}-- > {2};)", name, end.text, begin.text));
-    else if (const auto count = kernel::as_constant(loop.end); loop.reversed && count && begin.text == "0")
-      at_.out.open(fmt::format("for (int64_t {0} = {1}; {0} >= 0; {0} -= {2})", name,
-                               (*count - 1) / loop.step * loop.step, loop.step));
-    else if (loop.reversed)
-      at_.out.open(
-          fmt::format("for (int64_t {0} = {1} + (({2} - {3} + {4} - 1) / {4} - 1) * {4}; {0} >= {1}; {0} -= {4})", name,
-                      within(begin, precedence::kAdd), within(end, precedence::kAdd),
-                      within(begin, precedence::kMultiply), loop.step));
-    else
-      at_.out.open(fmt::format("for ({4} {0} = {1}; {0} < {2}; {3})", name, begin.text, within(end, precedence::kAdd),
-                               loop.step == 1 ? "++" + name : fmt::format("{} += {}", name, loop.step),
-                               step.is_short ? "int32_t" : "int64_t"));
+    at_.out.open(head_of(at_.text, step));
     // The innermost of the loops that threads share.
     if (step.shared == 1 && program_.grid.empty()) print_scratch(true);
     print_block(step.body);

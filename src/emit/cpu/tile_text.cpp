@@ -1,5 +1,7 @@
 #include "emit/cpu/tile_text.hpp"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <string_view>
 
@@ -213,6 +215,22 @@ Text TileText::operation(ScalarOp op, DType dtype, const std::vector<Text>& oper
   const Text result = op_text(expr, operands, held, helpers_);
   const bool same = op == ScalarOp::kCast && types[0] == dtype;
   return is_exact(op) || same ? result : rounded(result, dtype);
+}
+
+std::string head_of(const TileText& text, const lower::LoopStep& step) {
+  const tile::Instruction& loop = *step.instruction;
+  const std::string& name = text.symbol(loop.symbol);
+  const Text begin = text.index(loop.begin), end = text.index(loop.end);
+  if (!loop.reversed)
+    return fmt::format("for ({4} {0} = {1}; {0} < {2}; {3})", name, begin.text, within(end, precedence::kAdd),
+                       loop.step == 1 ? "++" + name : fmt::format("{} += {}", name, loop.step),
+                       step.is_short ? "int32_t" : "int64_t");
+  if (loop.step == 1) return fmt::format("for (int64_t {0} = {1}; {0}-- > {2};)", name, end.text, begin.text);
+  std::string last = fmt::format("{0} + (({1} - {2} + {3} - 1) / {3} - 1) * {3}", within(begin, precedence::kAdd),
+                                 within(end, precedence::kAdd), within(begin, precedence::kMultiply), loop.step);
+  if (const auto count = kernel::as_constant(loop.end); count && begin.text == "0")
+    last = std::to_string((*count - 1) / loop.step * loop.step);
+  return fmt::format("for (int64_t {0} = {1}; {0} >= {2}; {0} -= {3})", name, last, begin.text, loop.step);
 }
 
 }  // namespace kw::cpu

@@ -74,4 +74,7 @@ class TileText {
   std::vector<std::string> symbols_, buffers_, values_;
 };
 
+// Of a For: "for (int64_t row = 0; row < 8; ++row)".
+std::string head_of(const TileText& text, const lower::LoopStep& loop);
+
 }  // namespace kw::cpu
