@@ -360,7 +360,11 @@ class Arranger {
   // before the loop.
   Value stop_of_loop(const std::vector<ExprId>& folds, Axis axis) {
     const ExprId stop = stop_of(values_.kernel, folds, axis);
-    const bool is_known = stop != kernel::kNoExpr && !values_.varies_in_loops(stop) && folds_of({stop}).empty();
+    if (stop == kernel::kNoExpr || !folds_of({stop}).empty()) return tile::kNoValue;
+    const std::vector<Axis> axes = kernel::axes_of(values_.kernel);
+    const bool is_known = std::none_of(axes.begin(), axes.end(), [&](Axis one) {
+      return values_.depends[stop][one] && values_.is_looped(one) && !is_open(one);
+    });
     return is_known ? latest_of(values_, values_.value_of(stop)) : tile::kNoValue;
   }
 

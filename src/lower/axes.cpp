@@ -158,6 +158,7 @@ class Mapper {
     } else if (lane && !axis.unrolled) {
       axis.lane = add(info.name, SymbolKind::kLane, {0, schedule.width - 1, 1});
       program().symbols[axis.lane].simd = schedule.simd;
+      program().symbols[axis.lane].shared = schedule.threads && schedule.mapping == Mapping::kTile;
       axis.index = axis.index + kernel::symbol_index(axis.lane);
     }
     axis.whole = axis.index;

@@ -22,7 +22,8 @@ bool uses_grid(const tile::Program& program, const tile::Index& index) {
 bool is_uneven(const tile::Program& program) {
   bool found = false;
   tile::for_each(program.body, [&](const tile::Instruction& one) {
-    if (one.kind == tile::Kind::kFor) found = found || uses_grid(program, one.begin) || uses_grid(program, one.end);
+    if (one.kind == tile::Kind::kFor)
+      found = found || uses_grid(program, one.begin) || uses_grid(program, one.end) || one.until != tile::kNoValue;
     if (one.kind == tile::Kind::kIf) found = true;
   });
   return found;
@@ -50,7 +51,7 @@ int64_t held_bytes(DType dtype) { return is_narrow_float(dtype) ? size_of(DType:
 
 LoopPlan plan_loops(const tile::Program& program, const LaneEnds& ends) {
   const std::vector<int> ranks = rank_lanes(program);
-  LoopPlan plan = place_tiles(program, build_loops(program, ranks), ranks);
+  LoopPlan plan = place_tiles(program, build_loops(program, ends, ranks), ranks);
   plan.is_uneven = is_uneven(program);
   mark_loops(program, plan.body);
   pack(program, plan.places);

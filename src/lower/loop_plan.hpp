@@ -1,10 +1,11 @@
 // How a CPU runs one block of a tile program: which instructions share loops over lanes, and where every tile lives.
 // A printer of C++ spells this plan and decides nothing.
 //
-// Reading order: LoopStep → TilePlace → LoopPlan.
+// Reading order: LaneBound → LoopStep → TilePlace → LoopPlan.
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "lower/lane_ends.hpp"
@@ -12,20 +13,29 @@
 
 namespace kw::lower {
 
+// dividend / divisor, rounded towards zero, and a value, if there is one.
+struct LaneBound {
+  tile::Index dividend;
+  int64_t divisor = 1;
+  tile::Value value = tile::kNoValue;
+};
+
 // A loop over a lane, or one instruction. A block is a list of steps; a For and an If have blocks of their own.
 struct LoopStep {
   const tile::Instruction* instruction = nullptr;  // none: a loop over `lane`
   tile::Symbol lane = -1;
   tile::Index end;  // of the loop, if not the lane's width
   bool ends_early = false;
-  std::vector<tile::Value> holds;               // masks of stores that hold up to the end, one for each store
-  bool whole_vectors = false;                   // the loop goes on from its end to whole vectors
-  bool simd = false;                            // the loop's iterations may be done side by side
-  bool moves = false;                           // the loop moves runs of memory as they are, each by one call
-  bool reversed = false;                        // the loop goes from the end to the start
-  int unroll = 0;                               // so many iterations stand one behind the other
-  int shared = 0;                               // a For: loops, this one first, that threads share together
-  bool is_short = false;                        // the variable is counted in 32 bits
+  std::vector<tile::Value> holds;       // masks of stores that hold up to the end, one for each store
+  bool whole_vectors = false;           // the loop goes on from its end to whole vectors
+  std::vector<LaneBound> begins, ends;  // no point before any of the first, or from any of the others on, counts
+  std::set<tile::Value> known;          // comparisons that hold between them
+  bool simd = false;                    // the loop's iterations may be done side by side
+  bool moves = false;                   // the loop moves runs of memory as they are, each by one call
+  bool reversed = false;                // the loop goes from the end to the start
+  int unroll = 0;                       // so many iterations stand one behind the other
+  int shared = 0;                       // a For: loops, this one first, that threads share together
+  bool is_short = false;                // the variable is counted in 32 bits
   std::vector<const tile::Instruction*> folds;  // they begin before this loop and are complete behind it
   std::vector<const tile::Instruction*> scans;  // simple ones that go along this loop
   std::vector<tile::Value> declared;            // variables and arrays that are declared before this step

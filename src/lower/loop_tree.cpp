@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 
+#include "lower/lane_bounds.hpp"
 #include "lower/operation_cost.hpp"
 #include "lower/repeated.hpp"
 #include "lower/walks.hpp"
@@ -360,6 +361,7 @@ void for_each_use(const Instruction& one, const std::function<void(Value, Use)>&
     if (one.kind == Kind::kFor) use = Use::kStart;
     visit(one.operands[i], use);
   }
+  if (one.until != kNoValue) visit(one.until, Use::kPoint);
   for (const tile::Access* access : {&one.access, &one.destination}) {
     if (access->buffer < 0) continue;
     for (const tile::Coordinate& coordinate : access->coordinates)
@@ -370,7 +372,7 @@ void for_each_use(const Instruction& one, const std::function<void(Value, Use)>&
   for (Value value : one.otherwise_yields) visit(value, Use::kStart);
 }
 
-LoopTree build_loops(const tile::Program& program, const std::vector<int>& ranks) {
+LoopTree build_loops(const tile::Program& program, const LaneEnds& ends, const std::vector<int>& ranks) {
   LoopTree tree;
   tree.is_repeated = find_repeated(program, ranks);
   const Walks walks = find_walks(program);
@@ -378,6 +380,7 @@ LoopTree build_loops(const tile::Program& program, const std::vector<int>& ranks
     if (walks.is_repeated[value]) tree.is_repeated[value] = true;
   tree.body = TreeBuilder(program, ranks, tree.is_repeated, walks).block(program.body);
   LoopMarks(program, ranks).mark(tree.body);
+  bound_lanes(program, ends, tree.is_repeated, tree.body);
   place_repeated(program, tree.is_repeated, tree.body);
   return tree;
 }

@@ -16,7 +16,8 @@ enum class Use {
   kWhole,  // elements at other points, too
   kStart,  // what a dot adds to; a loop's first value; a yield: all elements, each once
 };
-// Its operands, coordinates and mask; the yields of a For or an If too, but nothing else of their bodies.
+// Its operands, coordinates and mask; where a For ends, and the yields of a For or an If, but nothing else of their
+// bodies.
 void for_each_use(const tile::Instruction& instruction, const std::function<void(tile::Value, Use)>& visit);
 
 // Is it folded element by element in the loops of what it folds? The others walk over their operand in loops of their
@@ -30,7 +31,7 @@ struct LoopTree {
   std::vector<bool> is_repeated;
 };
 
-// `ranks` is the order of lanes (lane_order.hpp).
-LoopTree build_loops(const tile::Program& program, const std::vector<int>& ranks);
+// `ranks` is the order of lanes (lane_order.hpp), `ends` where loops over lanes end.
+LoopTree build_loops(const tile::Program& program, const LaneEnds& ends, const std::vector<int>& ranks);
 
 }  // namespace kw::lower

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "lower/lane_bounds.hpp"
 #include "lower/loop_plan.hpp"
 #include "lower/loop_tree.hpp"
 #include "lower/operation_cost.hpp"
@@ -113,18 +114,23 @@ class FoldedValues {
 class RepeatedPlaces {
  public:
   RepeatedPlaces(const tile::Program& program, const std::vector<bool>& is_repeated)
-      : program_(program), is_repeated_(is_repeated), definers_(program.values.size()), bodies_(program.values.size()) {
+      : program_(program),
+        is_repeated_(is_repeated),
+        masks_(program),
+        definers_(program.values.size()),
+        bodies_(program.values.size()) {
     note(program.body);
   }
 
-  void place(std::vector<LoopStep>& block, std::set<Symbol> open, std::set<Value> there) {
+  // `known`: comparisons that hold in all iterations.
+  void place(std::vector<LoopStep>& block, std::set<Symbol> open, std::set<Value> there, std::set<Value> known) {
     std::vector<LoopStep> result;
     for (LoopStep& step : block) {
       std::set<Value> needed;
-      add_needed(step, needed);
+      add_needed(step, known, needed);
       for (Value value : needed)
-        if (is_open(value, open)) put(value, there, result);
-      enter(step, open, there);
+        if (is_open(value, open)) put(value, known, there, result);
+      enter(step, open, there, known);
       result.push_back(std::move(step));
     }
     block = std::move(result);
@@ -142,23 +148,25 @@ class RepeatedPlaces {
   }
 
   // After its operands.
-  void put(Value value, std::set<Value>& there, std::vector<LoopStep>& block) const {
+  void put(Value value, const std::set<Value>& known, std::set<Value>& there, std::vector<LoopStep>& block) const {
     if (!is_repeated_[value] || definers_[value]->kind == Kind::kConstant || !there.insert(value).second) return;
-    for (Value operand : definers_[value]->operands) put(operand, there, block);
+    for (Value input : masks_.inputs_of(*definers_[value], known)) put(input, known, there, block);
     LoopStep own;
     own.instruction = definers_[value];
     block.push_back(std::move(own));
   }
 
-  void enter(LoopStep& step, std::set<Symbol> open, const std::set<Value>& there) {
+  void enter(LoopStep& step, std::set<Symbol> open, const std::set<Value>& there, std::set<Value> known) {
     if (!step.instruction) {
       open.insert(step.lane);
-      return place(step.body, open, there);
+      known.insert(step.known.begin(), step.known.end());
+      return place(step.body, open, there, known);
     }
+    known.insert(step.known.begin(), step.known.end());
     for (auto [block, body] : {std::pair{&step.body, &step.instruction->body},
                                std::pair{&step.otherwise_body, &step.instruction->otherwise_body}}) {
       open_bodies_.insert(body);
-      place(*block, open, there);
+      place(*block, open, there, known);
       open_bodies_.erase(body);
     }
   }
@@ -169,21 +177,29 @@ class RepeatedPlaces {
            std::all_of(lanes.begin(), lanes.end(), [&](Symbol lane) { return open.count(lane) != 0; });
   }
 
-  void add_needed(const LoopStep& step, std::set<Value>& needed) const {
-    if (step.instruction) add_operands(*step.instruction, needed);
-    for (const LoopStep& inner : step.body) add_needed(inner, needed);
-    for (const LoopStep& inner : step.otherwise_body) add_needed(inner, needed);
+  void add_needed(const LoopStep& step, std::set<Value> known, std::set<Value>& needed) const {
+    for (const LaneBound& bound : step.ends) {
+      std::set<Value> seen;
+      if (bound.value != tile::kNoValue) add(bound.value, known, seen, needed);
+    }
+    known.insert(step.known.begin(), step.known.end());
+    if (step.instruction) {
+      std::set<Value> seen;
+      for (Value input : masks_.inputs_of(*step.instruction, known)) add(input, known, seen, needed);
+    }
+    for (const LoopStep& inner : step.body) add_needed(inner, known, needed);
+    for (const LoopStep& inner : step.otherwise_body) add_needed(inner, known, needed);
   }
 
-  void add_operands(const Instruction& one, std::set<Value>& needed) const {
-    for_each_use(one, [&](Value value, Use) {
-      if (!is_repeated_[value] || definers_[value]->kind == Kind::kConstant) return;
-      if (needed.insert(value).second) add_operands(*definers_[value], needed);
-    });
+  void add(Value value, const std::set<Value>& known, std::set<Value>& seen, std::set<Value>& needed) const {
+    if (!is_repeated_[value] || definers_[value]->kind == Kind::kConstant || !seen.insert(value).second) return;
+    needed.insert(value);
+    for (Value input : masks_.inputs_of(*definers_[value], known)) add(input, known, seen, needed);
   }
 
   const tile::Program& program_;
   const std::vector<bool>& is_repeated_;
+  const Masks masks_;
   std::vector<const Instruction*> definers_;             // [value]
   std::vector<const std::vector<Instruction>*> bodies_;  // [value] of its definer
   std::set<const std::vector<Instruction>*> open_bodies_;
@@ -216,7 +232,7 @@ std::vector<bool> find_repeated(const tile::Program& program, const std::vector<
 void place_repeated(const tile::Program& program, const std::vector<bool>& is_repeated, std::vector<LoopStep>& body) {
   RepeatedPlaces places(program, is_repeated);
   places.open_body(program.body);
-  places.place(body, {}, {});
+  places.place(body, {}, {}, {});
 }
 
 }  // namespace kw::lower

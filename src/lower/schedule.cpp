@@ -160,8 +160,7 @@ class ScheduleReader {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
                "It has one of grid, tile and loop, and may have simd; a loop also takes stages, online, bounded, "
                "stops, network, in_order, ahead, unrolled and threads, the others last and split, a tile network, "
-               "unrolled and "
-               "within, a grid cooperative.");
+               "unrolled, within and threads, a grid cooperative.");
       }
     }
     if (mappings != 1)
@@ -178,8 +177,8 @@ class ScheduleReader {
     if (result.in_order && (result.mapping != Mapping::kLoop || result.network || result.unrolled))
       refuse(fmt::format("axis '{}' is not walked in order", axis),
              "Take a loop that has no network, and is not unrolled.");
-    if (result.mapping != Mapping::kLoop && result.threads)
-      refuse(fmt::format("axis '{}' is not a loop, so threads cannot share its iterations", axis));
+    if (result.mapping == Mapping::kGrid && result.threads)
+      refuse(fmt::format("axis '{}' is shared out by blocks, so threads cannot share it", axis));
     if (result.unrolled && (result.threads || result.simd))
       refuse(fmt::format("axis '{}' is unrolled, so its points are neither shared by threads nor taken side by side",
                          axis));

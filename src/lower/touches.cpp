@@ -86,6 +86,7 @@ class TouchWalk {
     const size_t number = found_.loops.size();
     found_.loops.push_back({&loop, now_, {}});
     for (Value value : loop.operands) touch(value, block, place, now_);
+    if (loop.until != tile::kNoValue) touch(loop.until, block, place, now_);
     const Moments inside = visit_body(loop.body, step.body, loop.yields, {block, place, -1, &step.body},
                                       loop.arguments);
     found_.loops[number].inside = inside;

@@ -25,7 +25,7 @@ using tile::Value;
 
 namespace {
 
-// Of a tile: Triton's limit.
+// Of a tile: Triton's limit. What SIMD of a CPU walks need not be held whole.
 constexpr int64_t kMostElements = 1 << 20;
 constexpr int64_t kMostOfLoops = int64_t{1} << 31;  // of a CPU: a row that is sorted lies in memory
 // Of each side of a tensor-core product in Triton.

@@ -39,6 +39,7 @@ struct SymbolInfo {
   Index count;                // kGrid: number of blocks along it, an index over sizes
   bool simd = false;          // kLane: the one that a CPU takes side by side
   int64_t vectors = 0;        // kLane: at most so many points of it are read or written at once; 0: as many as can be
+  bool shared = false;        // kLane: threads of a CPU share its points, and fold their shares together
 };
 
 // --- Buffers ---

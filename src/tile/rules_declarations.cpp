@@ -94,6 +94,8 @@ void check_symbol_info(const Program& program, const SymbolInfo& symbol, kernel:
     case SymbolKind::kLane:
       if (range.low != 0 || range.divisor != 1)
         throw BrokenRule{fmt::format("lane '{}' does not count from 0", symbol.name)};
+      if (symbol.shared && !program.grid.empty())
+        throw BrokenRule{fmt::format("lane '{}' is shared by threads, beside blocks of a grid", symbol.name)};
       break;
     case SymbolKind::kLoop: break;  // checked at its For
   }

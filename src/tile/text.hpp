@@ -4,7 +4,8 @@
 //     doc "rows over their root mean square"
 //     size rows = 1..4096 by 16                             # a run-time size: its range, and what divides it
 //     grid row_block = rows / 16                            # how many blocks; the first is the slowest
-//     lane row = 16, column = 4096                          # `column = 4096 simd`: a CPU takes it side by side
+//     lane row = 16, column = 4096                          # `column = 4096 shared simd`: by threads of a CPU,
+//                                                           # and side by side
 //     launch warps 8 registers 128                          # registers: where it is limited
 //     order grouped 8 (row_block, column_block)             # where it is not the grid's own
 //     consumers 2 along row_block programs 132              # blocks that run as one, fed by a producer

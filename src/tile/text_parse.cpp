@@ -188,6 +188,7 @@ class ProgramParser {
     const int64_t width = reader_.integer();
     if (width < 1) reader_.fail_at(at, fmt::format("lane '{}' is {} wide, but a lane is at least 1", info.name, width));
     info.range = {0, width - 1, 1};
+    info.shared = reader_.accept("shared");
     info.simd = reader_.accept("simd");
     if (reader_.accept("vectors")) info.vectors = whole_number(1, kMostOfVector);
     add_symbol(std::move(info));

@@ -381,7 +381,6 @@ CASES = [
             '{"bag":{"grid":4},"column":{"grid":8},"entry":{"loop":1,"stops":true}}',
             '{"bag":{"grid":1},"column":{"grid":32},"entry":{"loop":8}}',
         ),
-        on_cpu=False,
     ),
     Case("norm_linear_fp16x3", _norm_fp16x3_inputs, _norm_fp16x3),
     Case("corners", _corner_inputs, _corners),

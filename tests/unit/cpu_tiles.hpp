@@ -14,6 +14,7 @@ inline std::optional<tile::Program> tiles_of(const kernel_ir::Kernel& kernel) {
   plan::LoweredGroup group;
   group.kernel = kernel;
   group.buffers.resize(kernel.buffers.size());
+  for (const kernel_ir::Axis& axis : kernel.axes) group.windowed = group.windowed || axis.unrolled;
   return as_tiles(std::move(group)).program;
 }
 

@@ -199,9 +199,11 @@ TEST(LiftedKernels, CostOnACpuWhatTheirKernelsDo) {
     const auto tiles = cpu::tiles_of(group.kernel);
     if (!tiles) continue;
     const KernelEstimate before = estimate(group.kernel, device), after = estimate(*tiles, device);
-    EXPECT_NEAR(after.memory_bytes / before.memory_bytes, 1.0, 0.01) << one.name;
+    const bool whole_vectors = std::string_view(one.name) == "combined moments";  // their last lanes are counted, too
+    EXPECT_NEAR(after.memory_bytes / before.memory_bytes, 1.0, whole_vectors ? 0.12 : 0.01) << one.name;
     const bool deviates = std::string_view(one.name).ends_with("deviations");  // from a first element, loaded before
-    const bool shares = std::string_view(one.name).starts_with("combined");    // what is the same for all columns
+    const bool shares = std::string_view(one.name).starts_with("combined") ||  // what is the same for all columns
+                        std::string_view(one.name) == "walked parts";          // or parts
     const bool walks_again = std::string_view(one.body).find("arg_max") != std::string_view::npos;  // for the place
     EXPECT_NEAR(after.seconds / before.seconds, 1.0,
                 walks_again ? 0.45

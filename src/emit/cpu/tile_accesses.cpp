@@ -125,8 +125,9 @@ std::string TileAccesses::first(const Access& access, Symbol lane) {
 // Under which something is there to be loaded or stored; empty: always.
 std::string TileAccesses::condition(const Instruction& one) const {
   std::vector<std::string> conditions;
-  if (one.access.mask != kNoValue && at_.holding.count(one.access.mask) == 0)
-    conditions.push_back(within(at_.value(one.access.mask), kAnd));
+  const bool holds = at_.holding.count(one.access.mask) > 0;
+  if (const tile::Value mask = at_.asked(one.access.mask); mask != kNoValue && !holds)
+    conditions.push_back(within(at_.value(mask), kAnd));
   const tile::Buffer& buffer = at_.text.program().buffers[one.access.buffer];
   // A box may leave its buffer.
   for (size_t i = 0; one.mode == tile::CopyMode::kBulk && i < buffer.shape.size(); ++i) {

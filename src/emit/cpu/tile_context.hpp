@@ -11,6 +11,7 @@
 
 #include "emit/cpu/code_writer.hpp"
 #include "emit/cpu/tile_text.hpp"
+#include "lower/lane_bounds.hpp"
 
 namespace kw::cpu {
 
@@ -18,7 +19,7 @@ namespace kw::cpu {
 struct RunningFold {
   std::string sum;        // the variable that it is folded into; empty: an array
   std::string is_nan;     // a flag beside an extreme that SIMD lanes fold on their own; empty: none
-  bool in_lanes = false;  // do SIMD lanes fold their shares?
+  bool in_lanes = false;  // do SIMD lanes, or threads, fold their shares?
 };
 
 // A simple scan that begins with nothing: where it keeps what it has met, an element for each row.
@@ -29,7 +30,7 @@ struct RunningScan {
 
 struct TileContext {
   TileContext(const tile::Program& program, const lower::LoopPlan& plan, HelperSet& helpers)
-      : text(program, plan, helpers) {}
+      : text(program, plan, helpers), masks(program) {}
 
   // What the value is called at this point of the loops, or the expression in its place.
   Text value(tile::Value value, const LanePositions& positions = {}) const {
@@ -47,10 +48,10 @@ struct TileContext {
     out.open(fmt::format("for (int64_t {0} = {1}; {0}-- > 0;)", text.symbol(lane), end));
     open.push_back(lane);
   }
-  void open_loop(tile::Symbol lane, const std::string& end, bool is_short = false) {
+  void open_loop(tile::Symbol lane, const std::string& end, bool is_short = false, const std::string& begin = "0") {
     const std::string& name = text.symbol(lane);
-    out.open((is_short ? "for (int32_t " : "for (int64_t ") + name + " = 0; " + name + " < " + end + "; ++" + name +
-             ")");
+    out.open((is_short ? "for (int32_t " : "for (int64_t ") + name + " = " + begin + "; " + name + " < " + end +
+             "; ++" + name + ")");
     open.push_back(lane);
     if (is_short) short_open.insert(lane);
   }
@@ -60,8 +61,13 @@ struct TileContext {
     open.pop_back();
   }
 
+  // What is still to be asked of a mask here; kNoValue: nothing.
+  tile::Value asked(tile::Value mask) const { return masks.left_of(mask, known); }
+
   TileText text;
+  const lower::Masks masks;
   CodeWriter out;
+  std::set<tile::Value> known;        // comparisons that hold in the loops around
   std::vector<tile::Symbol> open;     // lanes of the loops around
   std::set<tile::Symbol> short_open;  // of these, what is counted in 32 bits
   std::map<tile::Value, Text> written;
@@ -75,6 +81,13 @@ using Assignments = std::vector<std::pair<tile::Value, tile::Value>>;
 // `declared`: the first values that are variables without a declaration yet.
 void assign(TileContext& at, const Assignments& assignments, const std::set<tile::Value>& declared = {});
 
+// Where a loop over a lane begins or ends, `plain` but for the bounds: a number or the name of one, which is declared.
+std::string bound_text(TileContext& at, const lower::LoopStep& loop, const std::vector<lower::LaneBound>& bounds,
+                       const std::string& plain, bool begins);
+
+// Of a For, which a value may end: a number, or the name of one.
+Text end_of_for(TileContext& at, const tile::Instruction& loop);
+
 void print_dot(TileContext& at, const tile::Instruction& dot);
 // Folds that walk over their operand in loops of their own, and scans.
 void print_whole_fold(TileContext& at, const tile::Instruction& fold);
@@ -82,15 +95,15 @@ void print_scan(TileContext& at, const tile::Instruction& scan);
 // `values`: where the row begins in memory; empty where an array has it.
 void print_sort(TileContext& at, const tile::Instruction& sort, std::string values);
 
-// Simple folds: before, in and behind the loop that they run in.
-void begin_fold(TileContext& at, const lower::LoopStep& loop, const tile::Instruction& fold);
+// Simple folds: before, in and behind the loop that they run in. `shared`: threads share it.
+void begin_fold(TileContext& at, const lower::LoopStep& loop, const tile::Instruction& fold, bool shared);
 void print_fold_step(TileContext& at, const tile::Instruction& fold);
 void end_fold(TileContext& at, const tile::Instruction& fold);
 // Simple scans: before the loop that they go along, and in it.
 void begin_scans(TileContext& at, const lower::LoopStep& loop);
 void print_scan_step(TileContext& at, const tile::Instruction& scan);
-// The clauses of a SIMD loop's folds, as " reduction(+ : total)".
-std::string reduction_clauses(const TileContext& at, const lower::LoopStep& loop);
+// The clauses of a SIMD loop's folds, or of those of a loop that threads share, as " reduction(+ : total)".
+std::string reduction_clauses(const TileContext& at, const lower::LoopStep& loop, bool shared);
 // The value that changes nothing, as the type holds it.
 Text identity_text(const TileContext& at, kernel::ReduceOp reduce, tile::Value value);
 

@@ -64,7 +64,7 @@ Text identity_text(const TileContext& at, ReduceOp reduce, Value value) {
   return constant_text(expr, at.text.helpers());
 }
 
-void begin_fold(TileContext& at, const LoopStep& loop, const Instruction& fold) {
+void begin_fold(TileContext& at, const LoopStep& loop, const Instruction& fold, bool shared) {
   const Value result = fold.results[0];
   const Text start = identity_text(at, fold.reduce, result);
   const std::vector<Symbol>& lanes = at.text.type(result).lanes;
@@ -79,7 +79,7 @@ void begin_fold(TileContext& at, const LoopStep& loop, const Instruction& fold) 
   running.sum = at.text.is_array(result) ? at.text.fresh(at.text.own_name(result) + "_so_far") : at.text.name(result);
   at.out.line(fmt::format("{} {} = {};", at.text.held_type(result), running.sum, start.text));
   const LoopStep* inner = loop_of(loop, fold);
-  running.in_lanes = inner && inner->simd && tile::has_lane(fold.lanes, inner->lane);
+  running.in_lanes = shared || (inner && inner->simd && tile::has_lane(fold.lanes, inner->lane));
   if (running.in_lanes && is_extreme(fold.reduce) && is_floating(at.text.held(result))) {
     running.is_nan = at.text.fresh(running.sum + "_is_nan");
     at.out.line(fmt::format("int {} = 0;", running.is_nan));
@@ -121,13 +121,21 @@ void end_fold(TileContext& at, const Instruction& fold) {
     at.out.line(fmt::format("{} = {};", at.text.element(result).text, running.sum));
 }
 
-std::string reduction_clauses(const TileContext& at, const LoopStep& loop) {
+std::string reduction_clauses(const TileContext& at, const LoopStep& loop, bool shared) {
+  std::vector<const Instruction*> folds;
+  if (shared) folds = loop.folds;
+  for (const LoopStep& step : loop.body)
+    if (step.instruction && lower::is_simple_fold(*step.instruction) &&
+        std::find(folds.begin(), folds.end(), step.instruction) == folds.end())
+      folds.push_back(step.instruction);
   std::string text;
-  for (const LoopStep& step : loop.body) {
-    if (!step.instruction || !lower::is_simple_fold(*step.instruction)) continue;
-    const RunningFold& running = at.running.at(step.instruction->results[0]);
-    if (!running.in_lanes) continue;
-    text += fmt::format(" reduction({} : {})", clause_of(step.instruction->reduce), running.sum);
+  for (const Instruction* fold : folds) {
+    const Value result = fold->results[0];
+    const RunningFold& running = at.running.at(result);
+    if (!running.in_lanes && !shared) continue;
+    const std::string sum = running.sum.empty() ? fmt::format("{}[:{}]", at.text.name(result), at.text.elements(result))
+                                                : running.sum;
+    text += fmt::format(" reduction({} : {})", clause_of(fold->reduce), sum);
     if (!running.is_nan.empty()) text += fmt::format(" reduction(| : {})", running.is_nan);
   }
   return text;

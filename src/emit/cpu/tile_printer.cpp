@@ -75,7 +75,6 @@ class TilePrinter {
     if (one.kind == Kind::kBarrier && one.scope != tile::Scope::kBlock)
       refuse_tile(program_, "a barrier of several blocks");
     if (one.kind == Kind::kStack || one.kind == Kind::kUnstack) refuse_tile(program_, "stacked tiles");
-    if (one.until != tile::kNoValue) refuse_tile(program_, "a loop that a value ends");
   }
 
   void find_holding(const std::vector<LoopStep>& steps) {
@@ -247,15 +246,23 @@ class TilePrinter {
   void print_loop(const LoopStep& loop) {
     if (loop.moves) return print_moves(loop);
     accesses_.prepare(loop);
-    for (const Instruction* fold : loop.folds) begin_fold(at_, loop, *fold);
+    const bool shared = program_.symbols[loop.lane].shared && !shares_lane_;
+    for (const Instruction* fold : loop.folds) begin_fold(at_, loop, *fold, shared);
     begin_scans(at_, loop);
-    const std::string end = end_of(loop);
+    const std::string begin = bound_text(at_, loop, loop.begins, "0", true), end = end_of(loop);
     name_ends(loop.body, loop.lane);
-    if (loop.simd) at_.out.line("#pragma omp simd" + reduction_clauses(at_, loop));
+    if (shared || loop.simd)
+      at_.out.line(std::string("#pragma omp") + (shared ? " parallel for" : "") + (loop.simd ? " simd" : "") +
+                   reduction_clauses(at_, loop, shared) + (shared ? " num_threads(threads) schedule(static)" : ""));
     if (loop.unroll > 0) at_.out.line(fmt::format("#pragma GCC unroll {}", loop.unroll));
+    const bool around = std::exchange(shares_lane_, shares_lane_ || shared);
     if (loop.reversed) at_.open_backwards(loop.lane, end);
-    else at_.open_loop(loop.lane, end, loop.is_short);
+    else at_.open_loop(loop.lane, end, loop.is_short, begin);
+    const std::set<Value> known = at_.known;
+    at_.known.insert(loop.known.begin(), loop.known.end());
     print_block(loop.body);
+    at_.known = known;
+    shares_lane_ = around;
     at_.close_loop();
     for (const Instruction* fold : loop.folds) end_fold(at_, *fold);
   }
@@ -277,10 +284,12 @@ class TilePrinter {
   // Of loops inside, where no iteration of this one has another.
   void name_ends(const std::vector<LoopStep>& steps, Symbol lane) {
     for (const LoopStep& step : steps)
-      if (!step.instruction && !kernel::uses(step.end, lane)) end_of(step), name_ends(step.body, lane);
+      if (!step.instruction && !kernel::uses(step.end, lane)) end_of_lane(step), name_ends(step.body, lane);
   }
 
-  std::string end_of(const LoopStep& loop) {
+  std::string end_of(const LoopStep& loop) { return bound_text(at_, loop, loop.ends, end_of_lane(loop), false); }
+
+  std::string end_of_lane(const LoopStep& loop) {
     const int64_t width = at_.text.width(loop.lane);
     if (!loop.ends_early) return std::to_string(width);
     if (loop.whole_vectors) {
@@ -397,7 +406,9 @@ class TilePrinter {
   void print_op(const Instruction& one) {
     while (true) {
       std::vector<Text> operands;
-      for (Value operand : one.operands) {
+      if (one.op == ScalarOp::kSelect && at_.asked(one.operands[0]) == tile::kNoValue)
+        return give(one, at_.value(one.operands[1]));
+      for (Value operand : inputs_of(one)) {
         operands.push_back(only_compared_.count(operand) ? at_.text.index(positions_.at(operand)->index)
                                                          : at_.value(operand));
       }
@@ -406,6 +417,15 @@ class TilePrinter {
       if (text.text.size() > kLongestExpression && name_longest(one.operands)) continue;
       return give(one, text);
     }
+  }
+
+  // Of which some may be known to hold.
+  std::vector<Value> inputs_of(const Instruction& one) const {
+    std::vector<Value> inputs = one.operands;
+    const bool is_both = one.op == ScalarOp::kLogicalAnd;
+    for (size_t i = 0; (is_both && i < 2) || (one.op == ScalarOp::kSelect && i < 1); ++i)
+      if (const Value asked = at_.asked(inputs[i]); asked != tile::kNoValue) inputs[i] = asked;
+    return inputs;
   }
 
   // Gives the longest of the operands that have none a line of its own. False where none is worth one.
@@ -446,12 +466,16 @@ class TilePrinter {
     });
     const TileAccesses::Scope scope = accesses_.scope();
     if (innermost && !is_shared_) accesses_.prepare(step);
+    const Text end = end_of_for(at_, loop);
     print_pragma(step);
     const bool around = std::exchange(is_shared_, step.shared > 1);
-    at_.out.open(head_of(at_.text, step));
+    at_.out.open(head_of(at_.text, step, end));
     // The innermost of the loops that threads share.
     if (step.shared == 1 && program_.grid.empty()) print_scratch(true);
+    const std::set<Value> known = at_.known;
+    at_.known.insert(step.known.begin(), step.known.end());
     print_block(step.body);
+    at_.known = known;
     assign(at_, next);
     at_.out.close();
     is_shared_ = around;
@@ -503,6 +527,7 @@ class TilePrinter {
   std::set<Value> only_compared_;                  // of these
   std::map<std::string, std::string> ends_;        // of loops, by what they are
   bool is_shared_ = false;                         // within a loop that threads share with the next one
+  bool shares_lane_ = false;                       // within a lane that threads share
   const bool refuses_;
 };
 
@@ -574,6 +599,7 @@ size_t pointer_count(const tile::Program& program) {
 bool takes_threads(const tile::Program& program) {
   bool shares = !program.grid.empty();
   tile::for_each(program.body, [&](const Instruction& one) { shares = shares || one.shared; });
+  for (const tile::SymbolInfo& symbol : program.symbols) shares = shares || symbol.shared;
   return shares;
 }
 

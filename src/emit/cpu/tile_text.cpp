@@ -217,10 +217,10 @@ Text TileText::operation(ScalarOp op, DType dtype, const std::vector<Text>& oper
   return is_exact(op) || same ? result : rounded(result, dtype);
 }
 
-std::string head_of(const TileText& text, const lower::LoopStep& step) {
+std::string head_of(const TileText& text, const lower::LoopStep& step, const Text& end) {
   const tile::Instruction& loop = *step.instruction;
   const std::string& name = text.symbol(loop.symbol);
-  const Text begin = text.index(loop.begin), end = text.index(loop.end);
+  const Text begin = text.index(loop.begin);
   if (!loop.reversed)
     return fmt::format("for ({4} {0} = {1}; {0} < {2}; {3})", name, begin.text, within(end, precedence::kAdd),
                        loop.step == 1 ? "++" + name : fmt::format("{} += {}", name, loop.step),

@@ -75,6 +75,6 @@ class TileText {
 };
 
 // Of a For: "for (int64_t row = 0; row < 8; ++row)".
-std::string head_of(const TileText& text, const lower::LoopStep& loop);
+std::string head_of(const TileText& text, const lower::LoopStep& loop, const Text& end);
 
 }  // namespace kw::cpu

@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <span>
 
 #include "emit/cpu/parts.hpp"
-#include "emit/loop_stops.hpp"
 #include "lower/pipeline.hpp"
 #include "plan/axes.hpp"
 #include "plan/lift.hpp"
@@ -25,7 +23,7 @@ using kernel_ir::Kernel;
 
 namespace {
 
-constexpr int64_t kLongestRow = 1 << 18;  // elements of a row
+constexpr int64_t kLongestRow = 1 << 30;  // elements: places are counted in 32 bits
 constexpr int64_t kMostOfTile = 1 << 20;  // elements, as lowering has them
 constexpr int64_t kMostSorted = int64_t{1} << 31;
 constexpr int64_t kLanes = 16;  // of whole vectors
@@ -92,16 +90,6 @@ class PartsDraft {
     return tiles;
   }
 
-  // Of the part's largest tile.
-  static int64_t tile_elements(const Part& part) {
-    int64_t elements = 1;
-    for (size_t axis = 0; axis < part.simplified.kernel.axes.size(); ++axis) {
-      const lower::AxisSchedule how = schedule_of(part, static_cast<int>(axis));
-      if (how.mapping == lower::Mapping::kTile || how.width > 1) elements *= how.width;
-    }
-    return elements;
-  }
-
  private:
   void add_buffers() {
     std::vector<bool> written(group_.kernel.buffers.size());
@@ -116,7 +104,7 @@ class PartsDraft {
   }
 
   void add(const Part& part) {
-    const Kernel kernel = with_wide_sums(part.simplified.kernel);
+    const Kernel kernel = part.simplified.short_folds ? part.simplified.kernel : with_wide_sums(part.simplified.kernel);
     std::vector<kernel::Symbol> folded;
     std::vector<kernel::Index> axes(kernel.axes.size(), kernel::Index(0));
     for (const int axis : loops_of(part)) {
@@ -161,7 +149,7 @@ class PartsDraft {
     if (folds || (block == 0 && ((is_vector && is_tiled) || axis == nest.tiled_axis)))
       how = {.mapping = lower::Mapping::kTile, .width = extent};
     if (is_vector && nest.whole_vectors) how.width = (extent + kLanes - 1) / kLanes * kLanes;
-    how.threads = is_shared(nest, axis);
+    how.threads = is_shared(nest, axis) || (folds && nest.threading == Threading::kReduction);
     how.simd = is_vector && !nest.copies;
     if (how.simd && !how.threads && how.width == 1 && extent < kShort && !chooses(part.simplified.kernel, nest)) {
       how.simd = false;
@@ -240,29 +228,22 @@ class PartsDraft {
   std::vector<int> uses_;                      // [expression of a part]
 };
 
-// Are rows, or columns side by side, folded element by element, and programs many or rows short? What a program keeps
-// is decided by lowering (lower/repeated.cpp): a schedule that says how much is KernelIR.
+// Are rows, or columns side by side, folded element by element? What a program keeps is decided by lowering
+// (lower/repeated.cpp): a schedule that says how much is KernelIR, and so are sums beyond double precision.
 bool folds_elements(const Kernel& kernel) {
   const Part part = whole_of(kernel);
   const Kernel& simple = part.simplified.kernel;
   const LoopNest& nest = part.nest;
-  int64_t points = 1;
-  for (const int axis : nest.reduce_axes) points *= simple.axes[axis].extent;
-  if (nest.form == LoopForm::kScanRows || nest.threading == Threading::kReduction || part.simplified.short_folds ||
-      nest.vector_axis < 0 || points > kLongestRow || kernel.loops.keep != 0 ||
-      PartsDraft::tile_elements(part) > kMostOfTile)
+  if (nest.form == LoopForm::kScanRows || kernel.loops.keep != 0) return false;
+  if (std::any_of(simple.axes.begin(), simple.axes.end(),
+                  [](const kernel_ir::Axis& axis) { return axis.extent > kLongestRow; }))
     return false;
-  const std::vector<std::vector<bool>> axes = kernel_ir::axes_of_exprs(simple);
   for (ExprId id = 0; id < static_cast<ExprId>(simple.exprs.size()); ++id) {
     const Expr& expr = simple.exprs[id];
     if (expr.kind != ExprKind::kReduce || !nest.needed[id]) continue;
     const bool is_simple = expr.reduce == kernel::ReduceOp::kSum || expr.reduce == kernel::ReduceOp::kProd ||
                            expr.reduce == kernel::ReduceOp::kMax || expr.reduce == kernel::ReduceOp::kMin;
-    const bool along_all = std::all_of(nest.reduce_axes.begin(), nest.reduce_axes.end(),
-                                       [&](int axis) { return axes[expr.operands[0]][axis]; });
-    if (!is_simple || !along_all || expr.operands.size() != 1 || !expr.access.guards.empty() ||
-        part.simplified.extended_sum[id] || stop_of(simple, nest.vector_axis, std::span(&id, 1)) != kernel_ir::kNoExpr)
-      return false;
+    if (!is_simple || expr.operands.size() != 1 || part.simplified.extended_sum[id]) return false;
   }
   return true;
 }

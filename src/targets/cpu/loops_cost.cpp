@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "lower/lane_bounds.hpp"
 #include "lower/loop_plan.hpp"
 #include "lower/operation_cost.hpp"
 #include "targets/cpu/cost.hpp"
@@ -44,12 +45,13 @@ struct Accesses {
 class NestEstimate {
  public:
   NestEstimate(const tile::Program& program, const lower::LoopPlan& plan, const DeviceDescription& device)
-      : program_(program), plan_(plan), device_(device), ranges_(tile::ranges_of(program)) {}
+      : program_(program), plan_(plan), device_(device), ranges_(tile::ranges_of(program)), masks_(program) {}
 
   KernelEstimate run(const LoopStep& nest) {
     find_vector(nest);
     threads_ = nest.shared > 0;
     visit(nest);
+    threads_ = threads_ || shares_row_;
     for (const Accesses& one : accesses_) add(one);
     // Of columns that are folded side by side, what leaves the nearest cache is fetched for each row.
     if (column_bytes_ > kNearBytes / 2) instructions_ += column_folds_;
@@ -86,9 +88,13 @@ class NestEstimate {
 
   void visit(const LoopStep& step) {
     if (!step.instruction) {
-      loops_.push_back({step.lane, number(tile::width_of(program_, step.lane))});
+      shares_row_ = shares_row_ || program_.symbols[step.lane].shared;
+      loops_.push_back({step.lane, points_of(step)});
       folds_ += number(static_cast<int64_t>(step.folds.size()));
+      const std::set<tile::Value> known = known_;
+      known_.insert(step.known.begin(), step.known.end());
       for (const LoopStep& inner : step.body) visit(inner);
+      known_ = known;
       loops_.pop_back();
       return;
     }
@@ -118,7 +124,7 @@ class NestEstimate {
       if (sorts) visit_row(one);
       instructions_ += cost_of_scan(one, points * (sorts ? number(tile::width_of(program_, one.from)) : 1));
     }
-    if (one.kind != Kind::kOp) return;
+    if (one.kind != Kind::kOp || is_decided(one)) return;
     instructions_ += each * lower::cost_of(one.op);
     if (!plan_.places[one.results[0]].lanes.empty()) instructions_ += 2 * each;  // an array
     estimate_.flops += points * weight_of(one.op);
@@ -133,6 +139,20 @@ class NestEstimate {
     const double piece = number(tile::width_of(program_, scan.from));
     const double again = (rows * piece * 4 > kNearBytes ? 1.5 : 1.0) + 32 / piece + rows / 64;
     return kCarryCycles * points * again / rows;
+  }
+
+  // Of a lane, but for those behind an end that is a number.
+  double points_of(const LoopStep& loop) const {
+    int64_t points = tile::width_of(program_, loop.lane);
+    for (const lower::LaneBound& bound : loop.ends)
+      if (const auto end = kernel::as_constant(bound.dividend); end && bound.value == tile::kNoValue)
+        points = std::min(points, *end / bound.divisor);
+    return number(points);
+  }
+
+  // Is it a choice that the bounds of the loops around have made?
+  bool is_decided(const Instruction& one) const {
+    return one.op == tile::ScalarOp::kSelect && masks_.left_of(one.operands[0], known_) == tile::kNoValue;
   }
 
   bool runs_along_vector(const std::vector<Walk>& walks) const {
@@ -276,7 +296,8 @@ class NestEstimate {
     const double all = number(std::max<int64_t>(device_.units, 1));
     const bool one_loop = nest.instruction && nest.instruction->kind == Kind::kFor &&
                           nest.instruction->symbol == vector_;
-    const double at_work = one_loop ? all : programs_ / std::ceil(programs_ / all), units = threads_ ? at_work : 1;
+    const double at_work = one_loop || shares_row_ ? all : programs_ / std::ceil(programs_ / all),
+                 units = threads_ ? at_work : 1;
     const double bandwidth = device_.copy_bytes_per_second * std::clamp(units / all, std::min(1.0, kOneCoreShare), 1.0);
     const double cache = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second
                                                             : kCacheOverMemory * device_.copy_bytes_per_second;
@@ -293,10 +314,12 @@ class NestEstimate {
   const lower::LoopPlan& plan_;
   const DeviceDescription& device_;
   std::vector<kernel::SymbolRange> ranges_;
-  std::vector<Walk> loops_;  // open
+  const lower::Masks masks_;
+  std::set<tile::Value> known_;  // comparisons that hold in the loops around
+  std::vector<Walk> loops_;      // open
   std::vector<Accesses> accesses_;
   Symbol vector_ = -1;
-  bool tiled_ = false, threads_ = false;
+  bool tiled_ = false, threads_ = false, shares_row_ = false;
   double instructions_ = 0, programs_ = 1, folds_ = 0;
   double column_bytes_ = 0, column_folds_ = 0;  // of arrays that columns are folded into, and instructions for it
   double read_again_ = 0, most_read_ = 0;       // bytes of blocks of columns, and of an operand

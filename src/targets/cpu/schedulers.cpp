@@ -169,10 +169,9 @@ ScheduledGroup lower_bags(LoweredGroup group, const Parameters&, const DeviceDes
     axis.vector = serial && inner == 0;
     axis.unrolled = serial && inner > 0;
   }
-  kernel.num_stages = 1;
-  ScheduledGroup result;
-  result.kernels.push_back(as_scheduled(std::move(group)));
-  name_bags(result.kernels.back().kernel);
+  name_bags(kernel);
+  ScheduledGroup result = scheduled(std::move(group));
+  for (ScheduledKernel& one : result.kernels) name_bags(one.kernel);
   return result;
 }
 
