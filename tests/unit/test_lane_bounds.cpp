@@ -104,5 +104,16 @@ TEST(LongRows, AreSharedByThreads) {
                Error);
 }
 
+// What is kept of a long row is the thread's that has the row.
+TEST(LongRows, AreKeptInMemoryOfTheirOwn) {
+  const std::string text = printed(
+      "kernel k {\n  axis row = 8, column = 100000\n  in x: f32[500]\n  in ids: i64[8, 100000]\n  out y: f32[8]\n"
+      "  value = x[bounded(ids[row, column], 500:i64)]\n  y[row] = sum(value - max(value; column); column)\n}",
+      R"({"row":{"loop":1,"threads":true},"column":{"tile":131072,"simd":true}})");
+  const size_t loop = text.find("#pragma omp parallel for"), memory = text.find("const ThreadScratch ");
+  EXPECT_NE(memory, std::string::npos) << text;
+  EXPECT_LT(loop, memory) << text;
+}
+
 }  // namespace
 }  // namespace kw::lower
