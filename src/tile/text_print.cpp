@@ -163,7 +163,7 @@ class ProgramPrinter {
         out_ += fmt::format("  size {} = {}..{}", symbol.name, symbol.range.low, symbol.range.high);
         out_ += symbol.range.divisor == 1 ? "\n" : fmt::format(" by {}\n", symbol.range.divisor);
       } else if (symbol.kind == SymbolKind::kLane) {
-        lanes += fmt::format("{}{} = {}{}{}", lanes.empty() ? "" : ", ", symbol.name, symbol.range.high + 1,
+        lanes += fmt::format("{}{} = {}{}{}{}", lanes.empty() ? "" : ", ", symbol.name, symbol.range.high + 1,
                              symbol.shared ? " shared" : "", symbol.simd ? " simd" : "",
                              symbol.vectors > 0 ? fmt::format(" vectors {}", symbol.vectors) : "");
       }

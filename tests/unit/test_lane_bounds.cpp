@@ -5,7 +5,7 @@
 
 #include "emit/cpu/tile_printer.hpp"
 #include "kernel/text.hpp"
-#include "lower/arrange.hpp"
+#include "lower/pipeline.hpp"
 #include "lower/loop_plan.hpp"
 #include "support/error.hpp"
 #include "tile/text.hpp"
@@ -16,7 +16,7 @@ namespace {
 std::string printed(const char* kernel, const char* schedule) {
   const kernel::Kernel parsed = kernel::parse_kernel(kernel);
   cpu::HelperSet helpers;
-  return cpu::print_tile_function(arrange(parsed, parse_schedule(std::string_view(schedule), parsed)), helpers).text;
+  return cpu::print_tile_function(to_tiles(parsed, parse_schedule(std::string_view(schedule), parsed)), helpers).text;
 }
 
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
@@ -90,7 +90,7 @@ TEST(LongRows, AreSharedByThreads) {
   const KernelSchedule schedule = parse_schedule(
       std::string_view(R"({"column":{"tile":131072,"threads":true,"simd":true}})"), kernel);
   EXPECT_EQ(parse_schedule(to_json(schedule, kernel), kernel), schedule);
-  const tile::Program program = arrange(kernel, schedule);
+  const tile::Program program = to_tiles(kernel, schedule);
   const std::string tiles = tile::print_program(program);
   EXPECT_TRUE(has(tiles, "lane column = 131072 shared simd\n")) << tiles;
   EXPECT_EQ(tile::print_program(tile::parse_program(tiles)), tiles);
@@ -110,7 +110,7 @@ TEST(LongRows, AreKeptInMemoryOfTheirOwn) {
       "kernel k {\n  axis row = 8, column = 100000\n  in x: f32[500]\n  in ids: i64[8, 100000]\n  out y: f32[8]\n"
       "  value = x[bounded(ids[row, column], 500:i64)]\n  y[row] = sum(value - max(value; column); column)\n}",
       R"({"row":{"loop":1,"threads":true},"column":{"tile":131072,"simd":true}})");
-  const size_t loop = text.find("#pragma omp parallel for"), memory = text.find("const ThreadScratch ");
+  const size_t loop = text.find("#pragma omp parallel for"), memory = text.find("const KeptScratch ");
   EXPECT_NE(memory, std::string::npos) << text;
   EXPECT_LT(loop, memory) << text;
 }

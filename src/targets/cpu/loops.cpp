@@ -90,6 +90,16 @@ class PartsDraft {
     return tiles;
   }
 
+  // Of the part's largest tile.
+  static int64_t tile_elements(const Part& part) {
+    int64_t elements = 1;
+    for (size_t axis = 0; axis < part.simplified.kernel.axes.size(); ++axis) {
+      const lower::AxisSchedule how = schedule_of(part, static_cast<int>(axis));
+      if (how.mapping == lower::Mapping::kTile || how.width > 1) elements *= how.width;
+    }
+    return elements;
+  }
+
  private:
   void add_buffers() {
     std::vector<bool> written(group_.kernel.buffers.size());
