@@ -219,4 +219,12 @@ std::string wrapped_call(const std::string& head, const std::vector<std::string>
   return out + tail;
 }
 
+std::string call_at(size_t indent, size_t before, const std::string& function,
+                    const std::vector<std::string>& arguments, size_t columns) {
+  const std::string text = function + "(" + join(arguments, ", ") + ")";
+  if (indent + before + text.size() <= columns) return text;
+  const std::string break_line = "\n" + std::string(indent + 4, ' ');
+  return function + "(" + break_line + join(arguments, "," + break_line) + ",\n" + std::string(indent, ' ') + ")";
+}
+
 }  // namespace kw::python

@@ -35,5 +35,9 @@ std::set<std::string> top_level_names(std::string_view source);
 std::string indent(std::string_view text, int levels = 1);
 std::string wrapped_call(const std::string& head, const std::vector<std::string>& arguments,
                          const std::string& tail);  // breaks long lines
+// A call that stands behind `indent` and `before` other characters, with its arguments in lines of their own where it
+// would be longer than so many columns.
+std::string call_at(size_t indent, size_t before, const std::string& function,
+                    const std::vector<std::string>& arguments, size_t columns);
 
 }  // namespace kw::python

@@ -213,8 +213,9 @@ std::vector<std::string> ConsumerText::stores(const Instruction& store, const st
   return {"hopper.tma.store_wait(0)",
           fmt::format("{}{}.store({})", place, is_matrix ? "" : fmt::format(".reshape({})", list(widths)), tile),
           "hopper.fence_async_shared()",
-          python::wrapped_call("hopper.tma.async_copy_shared_to_global(",
-                               {window.name, windows_.origin_text(store), place}, ")")};
+          "hopper.tma.async_copy_shared_to_global(",
+          fmt::format("    {}, {}, {},", window.name, windows_.origin_text(store), place),
+          ")"};
 }
 
 std::vector<std::string> ConsumerText::end() const {

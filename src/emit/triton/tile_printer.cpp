@@ -73,10 +73,8 @@ class TilePrinter {
   TileKernel run() {
     print_head();
     print_body(program_.body);
-    if (consumers_) {
-      indent_ = 4;
-      lines(consumers_->end());
-    }
+    indent_ = 4;
+    if (consumers_) lines(consumers_->end());
     if (consumers_) out_ += "\n\n" + consumers_->producer() + "\n\n" + consumers_->kernel();
     return {std::move(out_), launch_function(program_, names_), std::move(helpers_)};
   }
@@ -155,11 +153,7 @@ class TilePrinter {
 
   // A call, with its arguments in lines of their own where it would be long behind what stands before it.
   std::string call(size_t before, const std::string& function, const std::vector<std::string>& arguments) const {
-    const std::string text = fmt::format("{}({})", function, join(arguments, ", "));
-    if (indent_ + before + text.size() <= kColumns) return text;
-    const std::string break_line = "\n" + std::string(indent_ + 4, ' ');
-    return fmt::format("{}({}{},\n{})", function, break_line, join(arguments, "," + break_line),
-                       std::string(indent_, ' '));
+    return python::call_at(indent_, before, function, arguments, kColumns);
   }
 
   std::string shape_text(const Lanes& lanes) const {
