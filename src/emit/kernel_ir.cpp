@@ -178,6 +178,15 @@ std::vector<bool> axes_of_access(const Kernel& kernel, const Access& access) {
   return axes;
 }
 
+int64_t stride_along(const Index& index, int axis) {
+  int64_t stride = 0;
+  for (const IndexTerm& term : index.terms)
+    if (term.axis == axis && term.divisor == 1 && term.modulus == 0) stride += term.coefficient;
+  return stride;
+}
+
+int64_t stride_along(const Access& access, int axis) { return stride_along(access.index, axis); }
+
 std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel) {
   std::vector<std::vector<bool>> result;
   result.reserve(kernel.exprs.size());

@@ -195,6 +195,10 @@ int64_t reach_of_scatter(const Kernel& kernel, const Store& store);
 std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel);            // [expr][axis]
 std::vector<bool> axes_of_access(const Kernel& kernel, const Access& access);  // [axis], index and guards
 
+// Coefficient with which `axis` alone enters the index (0: not at all or only through divisions).
+int64_t stride_along(const Index& index, int axis);
+int64_t stride_along(const Access& access, int axis);
+
 // The Reduce or Scan expressions that fold the same operands with the same operation: the components of one, `id` among
 // them, ascending.
 std::vector<ExprId> siblings_of(const Kernel& kernel, ExprId id);

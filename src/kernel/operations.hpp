@@ -1,5 +1,5 @@
 // The scalar operations and reductions that kernels and tile programs are made of: one row each, with the name that
-// every text form uses and the number of operands.
+// every text form uses, the number of operands and, for scalar operations, what they cost.
 #pragma once
 
 #include <cstdint>
@@ -110,6 +110,10 @@ std::string_view name_of(ScalarOp op);      // "floor_div"
 std::string_view name_of(ReduceOp reduce);  // "arg_max"
 std::optional<ScalarOp> find_scalar_op(std::string_view name);
 std::optional<ReduceOp> find_reduce_op(std::string_view name);
+
+// Roughly what one costs: in vector instructions of a CPU, where a load is one; and in additions, on a GPU.
+int vector_instructions_of(ScalarOp op);
+int additions_of(ScalarOp op);
 
 int arity_of(ScalarOp op);
 int arity_of(ReduceOp reduce);

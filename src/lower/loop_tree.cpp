@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <map>
 
+#include "kernel/operations.hpp"
 #include "lower/lane_bounds.hpp"
-#include "lower/operation_cost.hpp"
 #include "lower/repeated.hpp"
 #include "lower/walks.hpp"
 
@@ -221,7 +221,7 @@ class TreeBuilder {
       return walk != walks_.along.end() && walk->second == group.lane;
     };
     const auto weight = [&](const Instruction& other) {
-      return walks(other) ? 0 : other.kind == Kind::kOp ? cost_of(other.op) : 1;
+      return walks(other) ? 0 : other.kind == Kind::kOp ? kernel::vector_instructions_of(other.op) : 1;
     };
     int instructions = weight(one);
     bool has_walk = walks(one);

@@ -6,7 +6,7 @@
 #include "lower/lane_bounds.hpp"
 #include "lower/loop_plan.hpp"
 #include "lower/loop_tree.hpp"
-#include "lower/operation_cost.hpp"
+#include "kernel/operations.hpp"
 
 namespace kw::lower {
 namespace {
@@ -95,7 +95,7 @@ class FoldedValues {
   int cost(Value value, std::set<Value>& seen) const {
     const Instruction* one = definers_[value];
     if (!one || !seen.insert(value).second || program_.values[value].type.lanes.empty()) return 0;
-    int sum = one->kind == Kind::kLoad ? 1 : one->kind == Kind::kOp ? cost_of(one->op) : 0;
+    int sum = one->kind == Kind::kLoad ? 1 : one->kind == Kind::kOp ? kernel::vector_instructions_of(one->op) : 0;
     for_each_use(*one, [&](Value operand, Use) {
       if (repeated_[operand]) sum += cost(operand, seen);
     });

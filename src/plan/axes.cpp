@@ -110,12 +110,6 @@ void coalesce(Kernel& kernel) {
     else axis = std::max(0, axis - 1);
 }
 
-int64_t stride_along(const Access& access, int axis) {
-  for (const auto& term : access.index.terms)
-    if (term.axis == axis && term.divisor == 1 && term.modulus == 0) return term.coefficient;
-  return 0;
-}
-
 bool uses_axis(const Access& access, int axis) {
   auto in = [&](const Index& index) {
     return std::any_of(index.terms.begin(), index.terms.end(),

@@ -41,8 +41,6 @@ bool split_off_parallel(kernel_ir::Kernel& kernel, int axis, int64_t parts, int6
 // Readable names: "row", "column", "batch", "element" …; an axis of extent 1 is added when there is no parallel one.
 void name_axes(kernel_ir::Kernel& kernel);
 
-// Coefficient with which `axis` alone enters the access (0: not at all or only through divisions).
-int64_t stride_along(const kernel_ir::Access& access, int axis);
 // Does the access depend on the axis at all?
 bool uses_axis(const kernel_ir::Access& access, int axis);
 

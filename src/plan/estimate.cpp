@@ -253,34 +253,7 @@ double weight_of_scan(ReduceOp op) {
   return op == ReduceOp::kLogSumExp ? 24 : 4;
 }
 
-double weight_of(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::kDiv:
-    case ScalarOp::kSqrt:
-    case ScalarOp::kRsqrt:
-    case ScalarOp::kReciprocal: return 4;
-    case ScalarOp::kExp:
-    case ScalarOp::kExp2:
-    case ScalarOp::kExpm1:
-    case ScalarOp::kLog:
-    case ScalarOp::kLog2:
-    case ScalarOp::kLog10:
-    case ScalarOp::kLog1p:
-    case ScalarOp::kSigmoid: return 10;
-    case ScalarOp::kTanh:
-    case ScalarOp::kErf:
-    case ScalarOp::kErfc:
-    case ScalarOp::kSin:
-    case ScalarOp::kCos:
-    case ScalarOp::kPow:
-    case ScalarOp::kAtan2: return 24;
-    case ScalarOp::kFloorDiv:
-    case ScalarOp::kTruncDiv:
-    case ScalarOp::kRemainder:
-    case ScalarOp::kFmod: return 20;
-    default: return 1;
-  }
-}
+double weight_of(ScalarOp op) { return kernel::additions_of(op); }
 
 KernelWork work_of(const Kernel& kernel, const DeviceDescription& device, const MemoryRules& rules) {
   return Counter(kernel, device, rules).run();

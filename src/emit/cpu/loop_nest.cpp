@@ -4,7 +4,7 @@
 #include <span>
 
 #include "emit/loop_stops.hpp"
-#include "lower/operation_cost.hpp"
+#include "kernel/operations.hpp"
 
 namespace kw::cpu {
 
@@ -252,13 +252,6 @@ class Planner {
     return {-1, 0};
   }
 
-  static int64_t stride_along(const Access& access, int axis) {
-    int64_t stride = 0;
-    for (const IndexTerm& term : access.index.terms)
-      if (term.axis == axis && term.divisor == 1 && term.modulus == 0) stride += term.coefficient;
-    return stride;
-  }
-
   bool over_reduce_axes(const std::vector<bool>& axes) const {
     for (int axis : nest_.reduce_axes)
       if (axes[axis]) return true;
@@ -451,7 +444,7 @@ LoopNest plan_loops(const Simplified& simplified) { return Planner(simplified).r
 
 int cost_of(const Expr& expr) {
   if (is_load(expr)) return 1;
-  return expr.kind == ExprKind::kOp ? lower::cost_of(expr.op) : 0;
+  return expr.kind == ExprKind::kOp ? kernel::vector_instructions_of(expr.op) : 0;
 }
 
 }  // namespace kw::cpu

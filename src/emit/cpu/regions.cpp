@@ -119,13 +119,6 @@ bool is_walked_plainly(const Kernel& kernel, int axis) {
   return plain;
 }
 
-int64_t stride_along(const Index& index, int axis) {
-  int64_t stride = 0;
-  for (const IndexTerm& term : index.terms)
-    if (term.axis == axis) stride += term.coefficient;
-  return stride;
-}
-
 class Conditions {
  public:
   explicit Conditions(const Kernel& kernel) : kernel_(kernel) {

@@ -9,7 +9,7 @@
 #include "emit/cpu/tile_accesses.hpp"
 #include "emit/cpu/tile_context.hpp"
 #include "lower/loop_tree.hpp"
-#include "lower/operation_cost.hpp"
+#include "kernel/operations.hpp"
 #include "lower/walks.hpp"
 #include "support/text.hpp"
 
@@ -377,7 +377,7 @@ class TilePrinter {
   // In a tile, what takes many instructions is not computed under a condition: all lanes would wait for branches.
   bool is_chosen_function(const Instruction& one) const {
     const Instruction& user = *users_[one.results[0]];
-    return one.kind == Kind::kOp && lower::cost_of(one.op) >= kFunctionCost && user.kind == Kind::kOp &&
+    return one.kind == Kind::kOp && kernel::vector_instructions_of(one.op) >= kFunctionCost && user.kind == Kind::kOp &&
            user.op == ScalarOp::kSelect && !at_.text.type(one.results[0]).lanes.empty();
   }
 

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <optional>
 
+#include "kernel/operations.hpp"
 #include "lower/lane_bounds.hpp"
 #include "lower/loop_plan.hpp"
-#include "lower/operation_cost.hpp"
 #include "targets/cpu/cost.hpp"
 
 namespace kw::cpu {
@@ -125,7 +125,7 @@ class NestEstimate {
       instructions_ += cost_of_scan(one, points * (sorts ? number(tile::width_of(program_, one.from)) : 1));
     }
     if (one.kind != Kind::kOp || is_decided(one)) return;
-    instructions_ += each * lower::cost_of(one.op);
+    instructions_ += each * kernel::vector_instructions_of(one.op);
     if (!plan_.places[one.results[0]].lanes.empty()) instructions_ += 2 * each;  // an array
     estimate_.flops += points * weight_of(one.op);
   }
