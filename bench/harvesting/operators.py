@@ -11,7 +11,7 @@ import torch
 from .problem import NoProblem, Problem, of_call, seed_all
 from .samples import resized
 
-_REGISTRY = Path(__file__).resolve().parents[2] / "src" / "ir" / "op_registry.cpp"
+_REGISTRY = Path(__file__).resolve().parents[2] / "src" / "ir" / "op_rows.cpp"
 _SHAPES = ((4, 6), (2, 3, 6, 6), (6,), (2, 3, 8), (5, 5), (1, 2, 4, 6, 6), ())
 _DTYPES = ("float32", "int64", "bool", "float16")
 _FORMS = ("plain", "zero", "one", "prime", "noncontiguous")
@@ -37,7 +37,7 @@ _NUMBERS = {
 
 def known_names() -> list[str]:
     """The operators of the planner's registry, by their base names."""
-    text = _REGISTRY.read_text().partition("kFamilies[]")[2].partition("};")[0]
+    text = _REGISTRY.read_text().partition("kPlanned[]")[2].partition("}  // namespace")[0]
     words = " ".join(re.findall(r'"([^"]*)"', text)).split()
     return sorted({word.partition(".")[0] for word in words})
 

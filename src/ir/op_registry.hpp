@@ -1,5 +1,5 @@
-// What is known of each operator: its class, whether it is pure, how much work a node of it does. One table, in
-// op_registry.cpp.
+// What is known of each operator: its class, whether it is pure, how much work a node of it does, what the planner can
+// make of it. One table, in op_rows.cpp.
 #pragma once
 
 #include <string>
@@ -27,12 +27,28 @@ enum class OpClass {
   kOther,
 };
 
+// What the planner can make of a node, where shapes, dtypes and arguments allow (plan/op_table.hpp).
+enum class Lowering {
+  kLibrary,         // always a library call
+  kAlias,           // a view, or a copy where strides cannot say it
+  kElements,        // computed element by element
+  kFill,            // made of its arguments, without reading a tensor
+  kFold,            // folds axes
+  kFoldOrElements,  // the one or the other, as its arguments say
+  kCumulative,      // walks an axis in order and keeps what it meets
+  kSort,            // orders an axis
+  kScatter,         // writes where indices say
+};
+
 struct OpInfo {
   std::string_view name;  // "add", or with its overload where overloads differ: "max.dim"
   OpClass op_class = OpClass::kOther;
   bool pure = true;              // may be shared, removed when unused and moved
   double flops_per_element = 1;  // of the result for pointwise operators, of the operand for the others without a
                                  // formula
+  Lowering lowering = Lowering::kLibrary;
+  int arithmetic_weight = 4;  // of one element relative to an addition; 4 for what is not computed element by element
+  bool takes_float8 = false;  // 8-bit floats have no arithmetic in PyTorch: they are cast and moved
 };
 
 // "aten.add.Tensor" → the row of "add.Tensor" or of "add". An unknown operator is kOther and impure.
@@ -42,6 +58,7 @@ std::string_view name_of(OpClass op_class);  // "pointwise"
 
 // "aten.add.Tensor" → "add". The namespace is dropped when it is aten, kept otherwise ("torchvision.nms").
 std::string_view base_name(std::string_view op);
+std::string_view base_name(const Node& node);
 
 // May be merged with an equal node, removed when unused, and moved. Dropout outside training draws nothing and is pure.
 bool is_pure(const Node& node);

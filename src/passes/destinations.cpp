@@ -11,7 +11,7 @@ RewriteCounts destinations(Graph& graph) {
   {
     const plan::GraphFacts facts(graph);
     for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node) {
-      wants_copy[node] = facts.classes[node] == plan::OpClass::kScatter && !plan::owns_destination(facts, node);
+      wants_copy[node] = facts.kinds[node] == plan::NodeKind::kScatter && !plan::owns_destination(facts, node);
       any = any || wants_copy[node];
     }
   }

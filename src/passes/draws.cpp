@@ -15,7 +15,7 @@ bool is_drawn(const TensorType& type) {
          type.is_contiguous();
 }
 
-bool is_ours(const plan::GraphFacts& facts, NodeId node) { return facts.classes[node] != plan::OpClass::kExtern; }
+bool is_ours(const plan::GraphFacts& facts, NodeId node) { return facts.kinds[node] != plan::NodeKind::kExtern; }
 
 bool is_read_by_ours(const plan::GraphFacts& facts, ValueId value) {
   const auto& readers = facts.readers[facts.roots[value]];

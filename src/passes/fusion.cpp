@@ -44,7 +44,7 @@ class Fusion {
     find_spread_nodes();
     group_of_.assign(graph_.nodes.size(), -1);
     for (NodeId node = 0; node < static_cast<NodeId>(graph_.nodes.size()); ++node)
-      if (facts_.classes[node] != plan::OpClass::kView) place(node);
+      if (facts_.kinds[node] != plan::NodeKind::kView) place(node);
     regroup();
     recompute_cheap_values();
     recompute_spread_values();
@@ -57,7 +57,7 @@ class Fusion {
     next_random_.assign(graph_.nodes.size(), kNoNode);
     NodeId previous = kNoNode;
     for (NodeId node = 0; node < static_cast<NodeId>(graph_.nodes.size()); ++node)
-      if (!is_pure(graph_.nodes[node]) && facts_.classes[node] == plan::OpClass::kExtern) {
+      if (!is_pure(graph_.nodes[node]) && facts_.kinds[node] == plan::NodeKind::kExtern) {
         previous_random_[node] = previous;
         if (previous != kNoNode) next_random_[previous] = node;
         previous = node;
@@ -131,7 +131,7 @@ class Fusion {
     groups_.push_back({{node}, 1, 0, false});
     Group& group = groups_.back();
     group.level = level_below(group.nodes, own);
-    if (facts_.classes[node] == plan::OpClass::kExtern) return;
+    if (facts_.kinds[node] == plan::NodeKind::kExtern) return;
     const auto domain = plan::analyse(facts_, group.nodes);
     group.fusable = domain.has_value();
     if (!domain) return;  // becomes a library call
@@ -241,7 +241,7 @@ class Fusion {
       if (part->elements * 2 > elements) continue;
       const int weight = weight_of(part->nodes);
       const bool reduces = std::any_of(part->nodes.begin(), part->nodes.end(), [&](NodeId node) {
-        return facts_.classes[node] == plan::OpClass::kReduce || facts_.classes[node] == plan::OpClass::kScan;
+        return facts_.kinds[node] == plan::NodeKind::kReduce || facts_.kinds[node] == plan::NodeKind::kScan;
       });
       // A row that several share is folded again by each of their programs.
       if (reduces && part->elements * 16 > elements) return false;
@@ -357,7 +357,7 @@ class Fusion {
   }
 
   bool is_light(NodeId node) const {
-    return facts_.classes[node] == plan::OpClass::kPointwise || facts_.classes[node] == plan::OpClass::kFactory;
+    return facts_.kinds[node] == plan::NodeKind::kPointwise || facts_.kinds[node] == plan::NodeKind::kFactory;
   }
 
   // Nodes of `group` whose results go to `reader` alone, or to one another.
@@ -435,7 +435,7 @@ class Fusion {
   // Windows that overlap, and bags that name a row more than once, compute what they read again and again.
   bool slides(const Group& group) const {
     return std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId node) {
-      if (facts_.classes[node] != plan::OpClass::kReduce) return false;
+      if (facts_.kinds[node] != plan::NodeKind::kReduce) return false;
       const auto window = plan::window_of(graph_, graph_.nodes[node]);
       return (window && !window->covers_input()) || plan::bags_of(graph_, graph_.nodes[node]);
     });
@@ -467,7 +467,7 @@ class Fusion {
     std::set<ValueId> inputs;
     int64_t input_bytes = 0, output_bytes = 0;
     for (NodeId node : nodes) {
-      if (facts_.classes[node] == plan::OpClass::kReduce || facts_.classes[node] == plan::OpClass::kScan) return;
+      if (facts_.kinds[node] == plan::NodeKind::kReduce || facts_.kinds[node] == plan::NodeKind::kScan) return;
       weight += plan::arithmetic_weight(graph_.nodes[node]);
       for_each_operand(graph_.nodes[node], [&](ValueId operand) {
         const ValueId root = facts_.roots[operand];

@@ -20,18 +20,18 @@ class RowAxes {
 
  private:
   void visit(NodeId id) {
-    const plan::OpClass op_class = plan::classify(graph_, id);
+    const plan::NodeKind kind = plan::classify(graph_, id);
     for (ValueId result : graph_.nodes[id].results) {
       if (result == kNoValue) continue;
       const size_t rank = graph_.type(result).shape.size();
       Axes axes(rank, false);
-      if (op_class == plan::OpClass::kPointwise || plan::base_name(graph_.nodes[id]) == "expand") {
+      if (kind == plan::NodeKind::kPointwise || base_name(graph_.nodes[id]) == "expand") {
         for_each_operand(graph_.nodes[id], [&](ValueId operand) {
           const Axes& from = axes_[operand];
           for (size_t back = 1; back <= std::min(rank, from.size()); ++back)
             axes[rank - back] = axes[rank - back] || from[from.size() - back];
         });
-      } else if (op_class == plan::OpClass::kReduce) {
+      } else if (kind == plan::NodeKind::kReduce) {
         const auto spec = plan::reduce_spec(graph_, id);
         if (spec && !spec->windowed && spec->domain.size() == rank) axes = spec->reduced;
       }
@@ -44,7 +44,7 @@ class RowAxes {
 };
 
 bool folds_in_any_order(const Node& node) {
-  const std::string_view name = plan::base_name(node);
+  const std::string_view name = base_name(node);
   return name == "sum" || name == "mean" || name == "amax" || name == "amin";
 }
 
@@ -76,7 +76,7 @@ RewriteCounts rows_first(Graph& graph) {
   {
     const RowAxes rows(graph);
     for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id)
-      if (plan::classify(graph, id) == plan::OpClass::kReduce) {
+      if (plan::classify(graph, id) == plan::NodeKind::kReduce) {
         IntList axes = rows_within(graph, id, rows);
         if (!axes.empty()) first[graph.nodes[id].results[0]] = std::move(axes);
       }
@@ -87,7 +87,7 @@ RewriteCounts rows_first(Graph& graph) {
     if (result == kNoValue || static_cast<size_t>(result) >= first.size() || first[result].empty()) return false;
     std::vector<NamedArgument> arguments = {
         {"self", ValueRef{node.value("self")}}, {"dim", first[result]}, {"keepdim", true}};
-    const std::string name(plan::base_name(node));
+    const std::string name(base_name(node));
     const std::string op = name == "sum"    ? "aten.sum.dim_IntList"
                            : name == "mean" ? "aten.mean.dim"
                                             : "aten." + name + ".default";

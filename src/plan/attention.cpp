@@ -43,7 +43,7 @@ class AttentionLowering {
   void collect_before(ValueId value, std::set<NodeId>& before) const {
     const NodeId producer = graph_.values[value].producer;
     if (producer == kNoNode) return;
-    const bool view = facts_.classes[producer] == OpClass::kView;
+    const bool view = facts_.kinds[producer] == NodeKind::kView;
     if (!view && (!is_in_group(producer) || !before.insert(producer).second)) return;
     for_each_operand(graph_.nodes[producer], [&](ValueId operand) { collect_before(operand, before); });
   }
@@ -298,7 +298,7 @@ std::optional<AttentionNodes> attention_among(const GraphFacts& facts, std::span
   std::vector<NodeId> products, operators, softmaxes;
   for (NodeId node : nodes) {
     if (is_softmax(facts.graph.nodes[node])) softmaxes.push_back(node);
-    if (facts.classes[node] != OpClass::kExtern) continue;
+    if (facts.kinds[node] != NodeKind::kExtern) continue;
     (is_attention_operator(facts.graph.nodes[node]) ? operators : products).push_back(node);
   }
   if (operators.size() == 1 && products.empty() && softmaxes.empty())

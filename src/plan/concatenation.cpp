@@ -204,7 +204,7 @@ std::map<ValueId, Place> places_of(const GraphFacts& facts, const Schedule& sche
   for (size_t group = 0; group < schedule.groups.size(); ++group)
     if (plan::is_kernel(schedule.groups[group].scheduler))
       for (ValueId value : outputs[group])
-        if (facts.classes[graph.values[value].producer] != plan::OpClass::kScatter) made.insert(value);
+        if (facts.kinds[graph.values[value].producer] != plan::NodeKind::kScatter) made.insert(value);
   for (const GroupSchedule& group : schedule.groups) {
     if (!is_in_place(group)) continue;
     const NodeId node = group.nodes[0];

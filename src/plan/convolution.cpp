@@ -219,7 +219,7 @@ std::optional<Convolution> convolution_of(const GraphFacts& facts, NodeId id) {
 NodeId convolution_among(const GraphFacts& facts, std::span<const NodeId> nodes) {
   NodeId found = kNoNode;
   for (NodeId node : nodes) {
-    if (facts.classes[node] != OpClass::kExtern) continue;
+    if (facts.kinds[node] != NodeKind::kExtern) continue;
     if (found != kNoNode || !convolution_of(facts, node)) return kNoNode;
     found = node;
   }

@@ -23,7 +23,7 @@ Cost graph_cost(const Graph& graph) {
   const plan::GraphFacts facts(graph);
   Cost cost;
   for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node)
-    if (facts.classes[node] != plan::OpClass::kView) cost.flops += flops(graph, graph.nodes[node]);
+    if (facts.kinds[node] != plan::NodeKind::kView) cost.flops += flops(graph, graph.nodes[node]);
   cost.bytes = plan::bytes_moved_at_least(facts);
   return cost;
 }

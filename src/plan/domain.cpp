@@ -128,7 +128,7 @@ class Analysis {
     const NodeId node = producer(facts_.roots[value]);
     return node != kNoNode && inside(node);
   }
-  bool scatters(ValueId value) const { return facts_.classes[producer(value)] == OpClass::kScatter; }
+  bool scatters(ValueId value) const { return facts_.kinds[producer(value)] == NodeKind::kScatter; }
   const Shape& shape(ValueId value) const { return graph_.type(value).shape; }
   Extents extents() const {
     return lookups_.extents().size() >= domain_.extents.size() ? lookups_.extents() : Extents(domain_.extents);
@@ -166,11 +166,11 @@ class Analysis {
     int64_t largest = -1;
     bool reduces = false;
     if (std::any_of(nodes_.begin(), nodes_.end(),
-                    [&](NodeId node) { return facts_.classes[node] == OpClass::kScatter; }))
+                    [&](NodeId node) { return facts_.kinds[node] == NodeKind::kScatter; }))
       return anchor_at_scatters();
     for (NodeId node : nodes_) {
       if (!folds(node)) continue;
-      const bool scan = facts_.classes[node] == OpClass::kScan;
+      const bool scan = facts_.kinds[node] == NodeKind::kScan;
       (scan ? domain_.scans : reduces) = true;
       const auto spec = scan ? scan_spec(graph_, node) : reduce_spec(graph_, node);
       if (!spec) return false;
@@ -213,7 +213,7 @@ class Analysis {
     Coords point;
     for (NodeId node : nodes_) {
       if (folds(node)) return false;
-      if (facts_.classes[node] != OpClass::kScatter) continue;
+      if (facts_.kinds[node] != NodeKind::kScatter) continue;
       const auto spec = scatter_spec(graph_, node);
       if (!spec || computed_inside(spec->into) || !owns_destination(facts_, node)) return false;
       if (domain_.scatter_points.empty()) {
@@ -272,7 +272,7 @@ class Analysis {
   }
 
   bool folds(NodeId node) const {
-    return facts_.classes[node] == OpClass::kReduce || facts_.classes[node] == OpClass::kScan;
+    return facts_.kinds[node] == NodeKind::kReduce || facts_.kinds[node] == NodeKind::kScan;
   }
 
   // The scan's operand, along a longer axis where a result inside the group is a longer tensor: cat((zeros,
@@ -324,11 +324,11 @@ class Analysis {
 
   bool propagate_through(NodeId id) {
     const Node& node = graph_.nodes[id];
-    switch (facts_.classes[id]) {
-      case OpClass::kReduce:
-      case OpClass::kScan: return propagate_through_reduce(id);
-      case OpClass::kView: return propagate_through_view(id);
-      case OpClass::kPointwise:
+    switch (facts_.kinds[id]) {
+      case NodeKind::kReduce:
+      case NodeKind::kScan: return propagate_through_reduce(id);
+      case NodeKind::kView: return propagate_through_view(id);
+      case NodeKind::kPointwise:
         return is_elementwise(graph_, id) ? propagate_through_elementwise(node) : propagate_through_view(id);
       default: return false;
     }
@@ -395,7 +395,7 @@ class Analysis {
   void seed_broadcasts() {
     for (NodeId id : members_) {
       const Node& node = graph_.nodes[id];
-      if (facts_.classes[id] != OpClass::kPointwise || !is_elementwise(graph_, id)) continue;
+      if (facts_.kinds[id] != NodeKind::kPointwise || !is_elementwise(graph_, id)) continue;
       const ValueId result = node.results[0];
       const Coords* coords = find_seed(result);
       if (!coords) continue;
@@ -566,18 +566,18 @@ class Analysis {
     const NodeId node = producer(value);
     const int result = graph_.values[value].result_index;
     std::optional<std::vector<Pull>> pulls;
-    if (facts_.classes[node] == OpClass::kScan) {
+    if (facts_.kinds[node] == NodeKind::kScan) {
       const ReduceSpec& spec = specs_.at(node);
       const auto shift = scan_shift(spec, domain_.reduce_points.at(node), coords);
       if (!shift || (*shift != 0 && spec.sorted)) return false;
       pulls = pull_reduce(graph_, node, spec, coords, lookups_);
-    } else if (facts_.classes[node] == OpClass::kReduce) {
+    } else if (facts_.kinds[node] == NodeKind::kReduce) {
       const Coords* expected = find_seed(value);
       if (!expected || *expected != coords) return false;
       pulls = pull_reduce(graph_, node, specs_.at(node), domain_.reduce_points.at(node), lookups_);
-    } else if (facts_.classes[node] == OpClass::kFactory) {
+    } else if (facts_.kinds[node] == NodeKind::kFactory) {
       return true;
-    } else if (facts_.classes[node] == OpClass::kScatter) {
+    } else if (facts_.kinds[node] == NodeKind::kScatter) {
       return false;  // complete only when the kernel ends
     } else {
       pulls = pull(graph_, node, result, coords, lookups_);

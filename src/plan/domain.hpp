@@ -21,7 +21,7 @@ struct GraphFacts {
   explicit GraphFacts(const Graph& graph);
 
   const Graph& graph;
-  std::vector<OpClass> classes;              // per node
+  std::vector<NodeKind> kinds;               // per node
   std::vector<ValueId> roots;                // per value: storage_root
   std::vector<std::vector<NodeId>> readers;  // per root: the nodes other than views that read it or a view of it
   std::vector<bool> escapes;                 // per root: it or a view of it is a graph output

@@ -6,15 +6,15 @@ namespace kw::plan {
 
 GraphFacts::GraphFacts(const Graph& graph_in) : graph(graph_in) {
   const auto node_count = static_cast<NodeId>(graph.nodes.size());
-  classes.reserve(node_count);
+  kinds.reserve(node_count);
   roots.resize(graph.values.size());
   for (size_t value = 0; value < roots.size(); ++value) roots[value] = static_cast<ValueId>(value);
   readers.resize(graph.values.size());
   escapes.assign(graph.values.size(), false);
   for (NodeId id = 0; id < node_count; ++id) {
     const Node& node = graph.nodes[id];
-    classes.push_back(classify(graph, id));
-    if (classes[id] == OpClass::kView) {
+    kinds.push_back(classify(graph, id));
+    if (kinds[id] == NodeKind::kView) {
       for (ValueId result : node.results)
         if (result != kNoValue) roots[result] = roots[node.value("self")];
       continue;
@@ -29,17 +29,17 @@ GraphFacts::GraphFacts(const Graph& graph_in) : graph(graph_in) {
   for (NodeId id = 0; id < node_count; ++id)  // an empty result that somebody wants is the library's to make
     for (ValueId result : graph.nodes[id].results)
       if (result != kNoValue && graph.type(result).elements() == 0 && (escapes[result] || !readers[result].empty()) &&
-          classes[id] != OpClass::kView)
-        classes[id] = OpClass::kExtern;
+          kinds[id] != NodeKind::kView)
+        kinds[id] = NodeKind::kExtern;
   for (NodeId id = 0; id < node_count; ++id)  // of a bag's results we make the first
     for (ValueId result : graph.nodes[id].results)
-      if (classes[id] == OpClass::kReduce && result != graph.nodes[id].results[0] && result != kNoValue &&
+      if (kinds[id] == NodeKind::kReduce && result != graph.nodes[id].results[0] && result != kNoValue &&
           (escapes[result] || !readers[result].empty()) && bags_of(graph, graph.nodes[id]))
-        classes[id] = OpClass::kExtern;
+        kinds[id] = NodeKind::kExtern;
   for (NodeId id = 0; id < node_count; ++id)
-    if (const auto sort = classes[id] == OpClass::kScan ? sort_spec(graph, graph.nodes[id]) : std::nullopt;
+    if (const auto sort = kinds[id] == NodeKind::kScan ? sort_spec(graph, graph.nodes[id]) : std::nullopt;
         sort && reads_places(id, *sort) && !can_tell_places(graph, *sort))
-      classes[id] = OpClass::kExtern;
+      kinds[id] = NodeKind::kExtern;
 }
 
 bool GraphFacts::reads_places(NodeId id, const SortSpec& sort) const {

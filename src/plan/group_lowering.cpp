@@ -82,7 +82,7 @@ class Lowering {
       lowered_.kernel.axes.push_back(one);
     }
     for (ValueId output : domain_.outputs) {
-      if (const NodeId producer = graph_.values[output].producer; facts_.classes[producer] == OpClass::kScatter) {
+      if (const NodeId producer = graph_.values[output].producer; facts_.kinds[producer] == NodeKind::kScatter) {
         lowered_.kernel.stores.push_back(scattered(producer));
         continue;
       }
@@ -270,12 +270,12 @@ class Lowering {
     const NodeId id = graph_.values[value].producer;
     const Node& node = graph_.nodes[id];
     const int result = graph_.values[value].result_index;
-    switch (facts_.classes[id]) {
-      case OpClass::kReduce: return reduce_result(id, value, coords);
-      case OpClass::kScan: return scan_result(id, result, coords);
-      case OpClass::kFactory: return factory(node, coords);
-      case OpClass::kScatter:
-      case OpClass::kExtern: throw NotLowerable{};
+    switch (facts_.kinds[id]) {
+      case NodeKind::kReduce: return reduce_result(id, value, coords);
+      case NodeKind::kScan: return scan_result(id, result, coords);
+      case NodeKind::kFactory: return factory(node, coords);
+      case NodeKind::kScatter:
+      case NodeKind::kExtern: throw NotLowerable{};
       default: break;
     }
     lookups_.guards = guards;
@@ -284,7 +284,7 @@ class Lowering {
     if (const auto axes = resize_axes(graph_, node); axes && pulls->size() > 1)
       return interpolated(node, *axes, *pulls, coords, guards);
     if (looks_up(node)) return expr_at(pulls->front().value, pulls->front().coords, guards);
-    if (facts_.classes[id] == OpClass::kView ||
+    if (facts_.kinds[id] == NodeKind::kView ||
         (!is_elementwise(graph_, id) && pulls->size() == 1 && pulls->front().guards.empty()))
       return expr_at(pulls->front().value, pulls->front().coords, guards);
     if (!is_elementwise(graph_, id)) return guarded(node, *pulls, coords, guards);

@@ -1,8 +1,6 @@
 #include "plan/op_table.hpp"
 
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "ir/op_registry.hpp"
 #include "plan/bags.hpp"
@@ -14,346 +12,14 @@ namespace kw::plan {
 
 namespace {
 
-using NameSet = std::unordered_set<std::string_view>;
-
-const NameSet kViews = {"view",
-                        "_unsafe_view",
-                        "reshape",
-                        "flatten",
-                        "unflatten",
-                        "squeeze",
-                        "unsqueeze",
-                        "expand",
-                        "expand_as",
-                        "broadcast_to",
-                        "view_as",
-                        "permute",
-                        "transpose",
-                        "swapaxes",
-                        "movedim",
-                        "t",
-                        "numpy_T",
-                        "mT",
-                        "slice",
-                        "select",
-                        "narrow",
-                        "split",
-                        "split_with_sizes",
-                        "chunk",
-                        "unbind",
-                        "alias",
-                        "detach",
-                        "diagonal",
-                        "unfold",
-                        "as_strided",
-                        "contiguous",
-                        "reshape_as",
-                        "_reshape_alias",
-                        "unsafe_split",
-                        "unsafe_chunk",
-                        "tensor_split"};
-
-const NameSet kFactories = {"full",      "zeros", "ones",      "arange",   "scalar_tensor", "zeros_like", "ones_like",
-                            "full_like", "eye",   "new_zeros", "new_ones", "new_full",      "linspace"};
-
-// Weight of one element: 1 for what a core does in a cycle, more for what takes a polynomial.
-const std::unordered_map<std::string_view, int> kPointwiseWeights = {{"add", 1},
-                                                                     {"sub", 1},
-                                                                     {"rsub", 1},
-                                                                     {"mul", 1},
-                                                                     {"multiply", 1},
-                                                                     {"subtract", 1},
-                                                                     {"div", 2},
-                                                                     {"divide", 2},
-                                                                     {"true_divide", 2},
-                                                                     {"floor_divide", 4},
-                                                                     {"remainder", 4},
-                                                                     {"fmod", 4},
-                                                                     {"pow", 6},
-                                                                     {"square", 1},
-                                                                     {"neg", 1},
-                                                                     {"negative", 1},
-                                                                     {"abs", 1},
-                                                                     {"absolute", 1},
-                                                                     {"sign", 1},
-                                                                     {"sgn", 1},
-                                                                     {"reciprocal", 2},
-                                                                     {"sqrt", 3},
-                                                                     {"rsqrt", 3},
-                                                                     {"exp", 4},
-                                                                     {"exp2", 4},
-                                                                     {"expm1", 6},
-                                                                     {"log", 5},
-                                                                     {"log2", 5},
-                                                                     {"log10", 5},
-                                                                     {"log1p", 6},
-                                                                     {"sin", 20},
-                                                                     {"cos", 20},
-                                                                     {"tan", 24},
-                                                                     {"asin", 8},
-                                                                     {"acos", 8},
-                                                                     {"atan", 8},
-                                                                     {"atan2", 10},
-                                                                     {"sinh", 8},
-                                                                     {"cosh", 8},
-                                                                     {"tanh", 6},
-                                                                     {"asinh", 10},
-                                                                     {"acosh", 10},
-                                                                     {"atanh", 10},
-                                                                     {"erf", 8},
-                                                                     {"erfc", 8},
-                                                                     {"sigmoid", 5},
-                                                                     {"log_sigmoid", 10},
-                                                                     {"relu", 1},
-                                                                     {"relu6", 1},
-                                                                     {"leaky_relu", 1},
-                                                                     {"prelu", 1},
-                                                                     {"_prelu_kernel", 1},
-                                                                     {"gelu", 10},
-                                                                     {"silu", 6},
-                                                                     {"mish", 14},
-                                                                     {"softplus", 10},
-                                                                     {"softsign", 3},
-                                                                     {"elu", 6},
-                                                                     {"celu", 6},
-                                                                     {"selu", 6},
-                                                                     {"hardswish", 3},
-                                                                     {"hardsigmoid", 2},
-                                                                     {"hardtanh", 1},
-                                                                     {"threshold", 1},
-                                                                     {"hardshrink", 1},
-                                                                     {"softshrink", 1},
-                                                                     {"tanhshrink", 7},
-                                                                     {"logit", 8},
-                                                                     {"clamp", 1},
-                                                                     {"clip", 1},
-                                                                     {"clamp_min", 1},
-                                                                     {"clamp_max", 1},
-                                                                     {"maximum", 1},
-                                                                     {"minimum", 1},
-                                                                     {"fmax", 1},
-                                                                     {"fmin", 1},
-                                                                     {"where", 1},
-                                                                     {"masked_fill", 1},
-                                                                     {"lerp", 2},
-                                                                     {"addcmul", 2},
-                                                                     {"addcdiv", 3},
-                                                                     {"xlogy", 6},
-                                                                     {"hypot", 4},
-                                                                     {"eq", 1},
-                                                                     {"ne", 1},
-                                                                     {"lt", 1},
-                                                                     {"le", 1},
-                                                                     {"gt", 1},
-                                                                     {"ge", 1},
-                                                                     {"isnan", 1},
-                                                                     {"isinf", 1},
-                                                                     {"isfinite", 1},
-                                                                     {"logical_and", 1},
-                                                                     {"logical_or", 1},
-                                                                     {"logical_xor", 1},
-                                                                     {"logical_not", 1},
-                                                                     {"bitwise_and", 1},
-                                                                     {"bitwise_or", 1},
-                                                                     {"bitwise_xor", 1},
-                                                                     {"bitwise_not", 1},
-                                                                     {"bitwise_left_shift", 1},
-                                                                     {"bitwise_right_shift", 1},
-                                                                     {"__and__", 1},
-                                                                     {"__or__", 1},
-                                                                     {"__xor__", 1},
-                                                                     {"nan_to_num", 2},
-                                                                     {"floor", 1},
-                                                                     {"ceil", 1},
-                                                                     {"trunc", 1},
-                                                                     {"round", 1},
-                                                                     {"frac", 2},
-                                                                     {"_to_copy", 1},
-                                                                     {"to", 1},
-                                                                     {"type_as", 1},
-                                                                     {"clone", 0},
-                                                                     {"lift_fresh_copy", 0},
-                                                                     {"copy", 0},
-                                                                     {"fill", 0},
-                                                                     {"deg2rad", 1},
-                                                                     {"rad2deg", 1},
-                                                                     {"tril", 1},
-                                                                     {"triu", 1},
-                                                                     {"cat", 1},
-                                                                     {"concat", 1},
-                                                                     {"stack", 1},
-                                                                     {"constant_pad_nd", 1},
-                                                                     {"pad", 1},
-                                                                     {"flip", 0},
-                                                                     {"repeat", 0},
-                                                                     {"im2col", 2},
-                                                                     {"slice_scatter", 1},
-                                                                     {"select_scatter", 1},
-                                                                     {"embedding", 1},
-                                                                     {"index_select", 1},
-                                                                     {"gather", 1},
-                                                                     {"index", 1},
-                                                                     {"_unsafe_index", 1},
-                                                                     {"reflection_pad1d", 2},
-                                                                     {"reflection_pad2d", 3},
-                                                                     {"reflection_pad3d", 4},
-                                                                     {"replication_pad1d", 2},
-                                                                     {"replication_pad2d", 3},
-                                                                     {"replication_pad3d", 4},
-                                                                     {"_pad_circular", 3},
-                                                                     {"roll", 2},
-                                                                     {"diag_embed", 2},
-                                                                     {"upsample_nearest1d", 2},
-                                                                     {"upsample_nearest2d", 3},
-                                                                     {"upsample_nearest3d", 4},
-                                                                     {"_upsample_nearest_exact1d", 2},
-                                                                     {"_upsample_nearest_exact2d", 3},
-                                                                     {"_upsample_nearest_exact3d", 4},
-                                                                     {"upsample_linear1d", 8},
-                                                                     {"upsample_bilinear2d", 16},
-                                                                     {"upsample_trilinear3d", 32},
-                                                                     {"upsample_bicubic2d", 48},
-                                                                     {"mse_loss", 2},
-                                                                     {"l1_loss", 2},
-                                                                     {"smooth_l1_loss", 4},
-                                                                     {"huber_loss", 4},
-                                                                     {"kl_div", 8},
-                                                                     {"binary_cross_entropy", 12},
-                                                                     {"binary_cross_entropy_with_logits", 12},
-                                                                     {"soft_margin_loss", 10},
-                                                                     {"batch_norm", 4},
-                                                                     {"_native_batch_norm_legit_no_training", 4},
-                                                                     {"instance_norm", 4},
-                                                                     {"dropout", 0},
-                                                                     {"alias_copy", 0},
-                                                                     {"detach_copy", 0}};
-
-const NameSet kReductions = {"sum",
-                             "mean",
-                             "amax",
-                             "amin",
-                             "prod",
-                             "any",
-                             "all",
-                             "var",
-                             "std",
-                             "var_mean",
-                             "std_mean",
-                             "logsumexp",
-                             "linalg_vector_norm",
-                             "norm",
-                             "frobenius_norm",
-                             "argmax",
-                             "argmin",
-                             "max",
-                             "min",
-                             "aminmax",
-                             "softmax",
-                             "_softmax",
-                             "log_softmax",
-                             "_log_softmax",
-                             "_safe_softmax",
-                             "layer_norm",
-                             "native_layer_norm",
-                             "rms_norm",
-                             "_fused_rms_norm",
-                             "group_norm",
-                             "native_group_norm",
-                             "instance_norm",
-                             "batch_norm",
-                             "native_batch_norm",
-                             "_native_batch_norm_legit",
-                             "_native_batch_norm_legit_functional",
-                             "mse_loss",
-                             "l1_loss",
-                             "smooth_l1_loss",
-                             "huber_loss",
-                             "kl_div",
-                             "binary_cross_entropy",
-                             "binary_cross_entropy_with_logits",
-                             "soft_margin_loss",
-                             "count_nonzero",
-                             "max_pool1d",
-                             "max_pool2d",
-                             "max_pool3d",
-                             "max_pool1d_with_indices",
-                             "max_pool2d_with_indices",
-                             "max_pool3d_with_indices",
-                             "avg_pool1d",
-                             "avg_pool2d",
-                             "avg_pool3d",
-                             "adaptive_avg_pool1d",
-                             "adaptive_avg_pool2d",
-                             "adaptive_avg_pool3d",
-                             "_adaptive_avg_pool2d",
-                             "_adaptive_avg_pool3d",
-                             "adaptive_max_pool1d",
-                             "adaptive_max_pool2d",
-                             "adaptive_max_pool3d",
-                             "fractional_max_pool2d",
-                             "fractional_max_pool3d",
-                             "col2im",
-                             "_embedding_bag",
-                             "_embedding_bag_forward_only"};
-
-const NameSet kScans = {"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"};
-
-const NameSet kLosses = {"mse_loss",
-                         "l1_loss",
-                         "smooth_l1_loss",
-                         "huber_loss",
-                         "kl_div",
-                         "binary_cross_entropy",
-                         "binary_cross_entropy_with_logits",
-                         "soft_margin_loss"};
-
-const NameSet kRandom = {"rand",
-                         "randn",
-                         "rand_like",
-                         "randn_like",
-                         "randint",
-                         "randint_like",
-                         "randperm",
-                         "bernoulli",
-                         "normal",
-                         "uniform",
-                         "dropout",
-                         "native_dropout",
-                         "feature_dropout",
-                         "alpha_dropout",
-                         "multinomial",
-                         "exponential",
-                         "poisson",
-                         "rrelu",
-                         "rrelu_with_noise",
-                         "rrelu_with_noise_functional",
-                         "normal_functional",
-                         "geometric",
-                         "cauchy",
-                         "log_normal",
-                         "feature_alpha_dropout",
-                         "scaled_dot_product_attention",
-                         "lstm",
-                         "gru",
-                         "rnn_tanh",
-                         "rnn_relu",
-                         "kw.rnn_steps",
-                         "multi_head_attention_forward"};
-
 bool is_complex(DType dtype) { return dtype == DType::c64 || dtype == DType::c128; }
 
-// 8-bit floats have no arithmetic in PyTorch: they are cast and moved.
-const NameSet kOfEightBitFloats = {"_to_copy",        "to",   "type_as", "clone",         "contiguous",    "copy",
-                                   "lift_fresh_copy", "view", "reshape", "flatten",       "cat",           "concat",
-                                   "stack",           "flip", "repeat",  "slice_scatter", "select_scatter"};
-
-bool tensors_are_expressible(const Graph& graph, const Node& node) {
-  const bool takes_eight_bits = kOfEightBitFloats.contains(base_name(node));
+bool tensors_are_expressible(const Graph& graph, const Node& node, const OpInfo& info) {
   bool good = true;
   const std::string* device = nullptr;
   auto check = [&](ValueId value) {
     const TensorType& type = graph.type(value);
-    if (is_complex(type.dtype) || type.elements() == 0 || (is_eight_bit_float(type.dtype) && !takes_eight_bits))
+    if (is_complex(type.dtype) || type.elements() == 0 || (is_eight_bit_float(type.dtype) && !info.takes_float8))
       good = false;
     if (device && *device != type.device) good = false;  // a scalar on the host is PyTorch's to fetch
     device = &type.device;
@@ -407,6 +73,18 @@ bool is_alias(const Graph& graph, const Node& node, std::string_view base) {
   return true;
 }
 
+int64_t loss_reduction(const Node& node) { return node.integer("reduction", 1); }  // 0 none, 1 mean, 2 sum
+
+bool folds(const OpInfo& info) {
+  return info.lowering == Lowering::kFold || info.lowering == Lowering::kFoldOrElements;
+}
+
+bool fill_is_expressible(const Graph& graph, const Node& node, std::string_view base) {
+  const TensorType& type = graph.type(node.results[0]);
+  return base != "linspace" || ((type.dtype == DType::f32 || type.dtype == DType::f64) &&
+                                node.value("start") == kNoValue && node.value("end") == kNoValue);
+}
+
 bool pointwise_is_expressible(const Graph& graph, const Node& node, std::string_view base) {
   const TensorType& result = graph.type(node.results[0]);
   if (base == "pow") {  // integer powers only for a constant exponent
@@ -428,8 +106,9 @@ bool pointwise_is_expressible(const Graph& graph, const Node& node, std::string_
     return true;
   }
   if (base == "slice_scatter") return node.integer("step", 1) == 1;
-  if (base.starts_with("binary_cross_entropy"))
-    return node.value("weight") == kNoValue && node.value("pos_weight") == kNoValue;
+  if (class_of(node.op) == OpClass::kLoss)
+    return loss_reduction(node) == 0 && node.value("weight") == kNoValue && node.value("pos_weight") == kNoValue;
+  if (base == "bitwise_not") return dtype_of(graph, node, "self") != DType::f32;
   if (base == "dropout") return !node.boolean("train", true) || node.number("p", 0.5) == 0.0;
   if (base == "batch_norm") return !node.boolean("training", true);
   if (base == "instance_norm") return !node.boolean("use_input_stats", true);
@@ -453,11 +132,8 @@ bool pointwise_is_expressible(const Graph& graph, const Node& node, std::string_
   }
   if (base == "where") return node.value("condition") != kNoValue && node.find("self") != nullptr;
   if (base == "to") return node.value("self") != kNoValue;
-  if (base == "max" || base == "min") return overload_name(node) == "other";
   return true;
 }
-
-int64_t loss_reduction(const Node& node) { return node.integer("reduction", 1); }  // 0 none, 1 mean, 2 sum
 
 std::vector<int64_t> dims_of(const Node& node, int64_t rank) {
   std::vector<int64_t> dims = node.integers("dim");
@@ -551,13 +227,6 @@ std::optional<ReduceSpec> bag_spec(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-std::string_view base_name(const Node& node) { return kw::base_name(node.op); }
-
-std::string_view overload_name(const Node& node) {
-  const size_t dot = node.op.rfind('.');
-  return dot == std::string::npos ? std::string_view() : std::string_view(node.op).substr(dot + 1);
-}
-
 int64_t ReduceSpec::kept_elements() const {
   int64_t count = 1;
   for (size_t dim = 0; dim < domain.size(); ++dim) count *= reduced[dim] ? 1 : domain[dim];
@@ -573,10 +242,11 @@ int64_t ReduceSpec::reduced_elements() const {
 std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId id) {
   const Node& node = graph.nodes[id];
   const std::string_view base = base_name(node);
-  if (!kReductions.contains(base)) return std::nullopt;
+  const OpInfo& info = op_info(node.op);
+  if (!folds(info)) return std::nullopt;
   if (base.find("_pool") != std::string_view::npos || base == "col2im") return window_spec(graph, node);
   if (base.starts_with("_embedding_bag")) return bag_spec(graph, node);
-  if (kLosses.contains(base)) {
+  if (info.op_class == OpClass::kLoss) {
     if (loss_reduction(node) == 0) return std::nullopt;
     const ValueId input = node.value("self"), target = node.value("target");
     if (input == kNoValue || target == kNoValue) return std::nullopt;
@@ -591,7 +261,7 @@ std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId id) {
     if (base != "linalg_vector_norm" && base != "frobenius_norm") return normalisation_spec(graph, node, base);
   }
   const ValueId input = node.value("self");
-  if (input == kNoValue || node.value("other") != kNoValue) return std::nullopt;
+  if (input == kNoValue) return std::nullopt;
   const TensorType& type = graph.type(input);
   if (base == "norm" || base == "linalg_vector_norm") {
     if (!is_floating(type.dtype)) return std::nullopt;
@@ -611,13 +281,16 @@ std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId id) {
 
 std::optional<ReduceSpec> scan_spec(const Graph& graph, NodeId id) {
   const Node& node = graph.nodes[id];
-  if (const auto sort = sort_spec(graph, node)) {
+  const Lowering lowering = op_info(node.op).lowering;
+  if (lowering == Lowering::kSort) {
+    const auto sort = sort_spec(graph, node);
+    if (!sort) return std::nullopt;
     ReduceSpec spec = over_dims(graph, sort->operand, {sort->dim});
     spec.sorted = true;
     return spec;
   }
   const ValueId input = node.value("self");
-  if (!kScans.contains(base_name(node)) || input == kNoValue || !node.find("dim")) return std::nullopt;
+  if (lowering != Lowering::kCumulative || input == kNoValue || !node.find("dim")) return std::nullopt;
   const DType dtype = graph.type(node.results[0]).dtype;
   const bool extreme = base_name(node).starts_with("cumm");
   if (!extreme && dtype == DType::b1) return std::nullopt;
@@ -630,46 +303,38 @@ bool is_index(const Graph& graph, ValueId value) {
   return value != kNoValue && (graph.type(value).dtype == DType::i64 || graph.type(value).dtype == DType::i32);
 }
 
-OpClass classify(const Graph& graph, NodeId id) {
+NodeKind classify(const Graph& graph, NodeId id) {
   const Node& node = graph.nodes[id];
-  if (!node.op.starts_with("aten.") || node.results.empty() || node.results[0] == kNoValue) return OpClass::kExtern;
+  if (!node.op.starts_with("aten.") || node.results.empty() || node.results[0] == kNoValue) return NodeKind::kExtern;
   const std::string_view base = base_name(node);
+  const OpInfo& info = op_info(node.op);
   // Chains of views keep their strides as captured, so complex and empty ones are as free as any.
-  if (kViews.contains(base) && is_alias(graph, node, base)) return OpClass::kView;
-  if (!tensors_are_expressible(graph, node)) return OpClass::kExtern;
-  if (base == "view" && node.find("dtype")) return OpClass::kExtern;
-  if (kViews.contains(base)) return OpClass::kPointwise;  // a reshape that copies
-  if (kFactories.contains(base)) {
-    const TensorType& type = graph.type(node.results[0]);
-    const bool evenly = base == "linspace" && ((type.dtype != DType::f32 && type.dtype != DType::f64) ||
-                                               node.value("start") != kNoValue || node.value("end") != kNoValue);
-    return type.elements() == 0 || evenly ? OpClass::kExtern : OpClass::kFactory;
+  if (info.lowering == Lowering::kAlias && is_alias(graph, node, base)) return NodeKind::kView;
+  if (!tensors_are_expressible(graph, node, info)) return NodeKind::kExtern;
+  switch (info.lowering) {
+    case Lowering::kLibrary: return NodeKind::kExtern;
+    case Lowering::kAlias:  // a reshape that copies
+      return base == "view" && node.find("dtype") ? NodeKind::kExtern : NodeKind::kPointwise;
+    case Lowering::kFill: return fill_is_expressible(graph, node, base) ? NodeKind::kFactory : NodeKind::kExtern;
+    case Lowering::kFold: return reduce_spec(graph, id) ? NodeKind::kReduce : NodeKind::kExtern;
+    case Lowering::kFoldOrElements:
+      if (reduce_spec(graph, id)) return NodeKind::kReduce;
+      [[fallthrough]];
+    case Lowering::kElements:
+      return pointwise_is_expressible(graph, node, base) ? NodeKind::kPointwise : NodeKind::kExtern;
+    case Lowering::kCumulative:
+    case Lowering::kSort: return scan_spec(graph, id) ? NodeKind::kScan : NodeKind::kExtern;
+    case Lowering::kScatter: return scatter_spec(graph, id) ? NodeKind::kScatter : NodeKind::kExtern;
   }
-  if (reduce_spec(graph, id)) return OpClass::kReduce;
-  if (scan_spec(graph, id)) return OpClass::kScan;
-  if (scatter_spec(graph, id)) return OpClass::kScatter;
-  if ((kPointwiseWeights.contains(base) || base == "max" || base == "min") &&
-      pointwise_is_expressible(graph, node, base)) {
-    if (kLosses.contains(base) && loss_reduction(node) != 0) return OpClass::kExtern;
-    if (base == "bitwise_not" && dtype_of(graph, node, "self") == DType::f32) return OpClass::kExtern;
-    return OpClass::kPointwise;
-  }
-  return OpClass::kExtern;
+  return NodeKind::kExtern;
 }
 
-bool is_random(const Node& node) {
-  return kRandom.contains(base_name(node)) || node.op.find("rng") != std::string::npos;
-}
-
-int arithmetic_weight(const Node& node) {
-  const auto found = kPointwiseWeights.find(base_name(node));
-  return found == kPointwiseWeights.end() ? 4 : found->second;
-}
+int arithmetic_weight(const Node& node) { return op_info(node.op).arithmetic_weight; }
 
 ValueId storage_root(const Graph& graph, ValueId value) {
   while (graph.values[value].producer != kNoNode) {
     const NodeId producer = graph.values[value].producer;
-    if (classify(graph, producer) != OpClass::kView) break;
+    if (classify(graph, producer) != NodeKind::kView) break;
     value = graph.nodes[producer].value("self");
   }
   return value;

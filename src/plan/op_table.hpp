@@ -1,5 +1,5 @@
-// What the planner knows about an ATen op without looking at its arithmetic: its class, what it reduces, which views
-// are free.
+// What a node is to the planner, without looking at its arithmetic: its kind, what it reduces, which views are free.
+// Its operator's row (ir/op_registry.hpp) says what it can be; shapes, dtypes and arguments decide.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "ir/graph.hpp"
+#include "ir/op_registry.hpp"
 
 namespace kw::plan {
 
-enum class OpClass {
+enum class NodeKind {
   kView,       // an alias: its result is described by strides over its operand's storage
   kPointwise,  // one result element from at most one element of each operand (cat, pad and flip among them)
   kFactory,    // no tensor operand is read (full, arange, zeros_like)
@@ -23,18 +24,11 @@ enum class OpClass {
   kExtern,     // a library call
 };
 
-// "aten.add.Tensor" → "add" and "Tensor".
-std::string_view base_name(const Node& node);
-std::string_view overload_name(const Node& node);
-
 // Takes shapes, dtypes and arguments into account: what the planner cannot express is kExtern.
-OpClass classify(const Graph& graph, NodeId node);
+NodeKind classify(const Graph& graph, NodeId node);
 
 // Integers that indices may be made of.
 bool is_index(const Graph& graph, ValueId value);
-
-// Draws from the generator: such nodes keep their order.
-bool is_random(const Node& node);
 
 // Rough cost of one element relative to an addition.
 int arithmetic_weight(const Node& node);

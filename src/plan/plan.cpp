@@ -25,7 +25,7 @@ using plan::GraphFacts;
 namespace {
 
 bool is_library_call(const GraphFacts& facts, const std::vector<NodeId>& group) {
-  return group.size() == 1 && facts.classes[group[0]] == plan::OpClass::kExtern;
+  return group.size() == 1 && facts.kinds[group[0]] == plan::NodeKind::kExtern;
 }
 
 // Throws kUser.
@@ -48,7 +48,7 @@ void check_schedule(const GraphFacts& facts, const Schedule& schedule, const Dev
     }
   }
   for (NodeId node = 0; node < static_cast<NodeId>(placed.size()); ++node)
-    if (!placed[node] && facts.classes[node] != plan::OpClass::kView)
+    if (!placed[node] && facts.kinds[node] != plan::NodeKind::kView)
       throw Error(ErrorKind::kUser,
                   "the schedule leaves out node " + std::to_string(node) + " (" + graph.nodes[node].op + ")");
   for (size_t index = 0; index < schedule.groups.size(); ++index) {
@@ -237,7 +237,7 @@ class ProgramBuilder {
                                         std::to_string(group.nodes.front()));
     std::vector<ValueId> scattered;
     for (ValueId output : outputs) {
-      if (facts_.classes[graph_.values[output].producer] == plan::OpClass::kScatter) {
+      if (facts_.kinds[graph_.values[output].producer] == plan::NodeKind::kScatter) {
         scattered.push_back(output);
         continue;
       }
@@ -443,7 +443,7 @@ Schedule default_schedule(const Graph& graph, const DeviceDescription& device) {
   std::vector<bool> library(graph.nodes.size(), false);
   if (groups.empty())
     for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node)
-      if (facts.classes[node] != plan::OpClass::kView) groups.push_back({node});
+      if (facts.kinds[node] != plan::NodeKind::kView) groups.push_back({node});
   // Taking a group apart changes what others must store, so look again until nothing changes.
   std::vector<std::optional<plan::LoweredGroup>> lowered;
   for (bool changed = true; changed;) {
@@ -526,7 +526,7 @@ Schedule without_refused(const Graph& graph, Schedule schedule, const DeviceDesc
     if (const auto why = why_refused(facts, group, outputs[at], device)) {
       refused.push_back({group.nodes, *why});
       for (const NodeId node : group.nodes)
-        if (facts.classes[node] != plan::OpClass::kView) groups.push_back({{node}, "extern", {}});
+        if (facts.kinds[node] != plan::NodeKind::kView) groups.push_back({{node}, "extern", {}});
     } else {
       groups.push_back(std::move(group));
     }

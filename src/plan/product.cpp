@@ -172,7 +172,7 @@ std::optional<Product> product_of(const GraphFacts& facts, NodeId id, bool all_a
 NodeId product_among(const GraphFacts& facts, std::span<const NodeId> nodes) {
   NodeId found = kNoNode;
   for (NodeId node : nodes) {
-    if (facts.classes[node] != OpClass::kExtern) continue;
+    if (facts.kinds[node] != NodeKind::kExtern) continue;
     if (found != kNoNode || !product_of(facts, node)) return kNoNode;
     found = node;
   }

@@ -178,4 +178,10 @@ ScalarLowering find_activation(std::string_view base_name) {
   return found == kActivations.end() ? nullptr : found->second;
 }
 
+std::vector<std::string_view> names_of_activations() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, lowering] : kActivations) names.push_back(name);
+  return names;
+}
+
 }  // namespace kw::plan

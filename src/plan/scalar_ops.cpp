@@ -471,6 +471,12 @@ ScalarLowering find_scalar_lowering(std::string_view base) {
   return found == kTable.end() ? find_activation(base) : found->second;
 }
 
+std::vector<std::string_view> names_of_scalar_lowerings() {
+  std::vector<std::string_view> names = names_of_activations();
+  for (const auto& [name, lowering] : kTable) names.push_back(name);
+  return names;
+}
+
 ExprId loss_element(const ScalarContext& c) {
   auto& k = c.build;
   const std::string_view base = base_name(c.node);

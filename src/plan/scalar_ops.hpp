@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string_view>
+#include <vector>
 
 #include "ir/graph.hpp"
 #include "plan/kernel_builder.hpp"
@@ -34,6 +35,9 @@ using ScalarLowering = ExprId (*)(const ScalarContext&);
 ScalarLowering find_scalar_lowering(std::string_view base_name);  // nullptr when the table has none
 
 ScalarLowering find_activation(std::string_view base_name);  // of these, the activations
+
+std::vector<std::string_view> names_of_scalar_lowerings();  // all names of the table, in any order
+std::vector<std::string_view> names_of_activations();
 
 // log(1 + e^−|x|), which cannot overflow.
 ExprId log1p_exp_negative_abs(const ScalarContext& context, ExprId x);

@@ -200,8 +200,8 @@ bool owns_destination(const GraphFacts& facts, NodeId id) {
     if (const auto update = updates.find(graph.nodes[id].results[0]); update == updates.end() || update->second != into)
       return false;
   } else {
-    const OpClass made_by = facts.classes[producer];
-    if (made_by == OpClass::kExtern || made_by == OpClass::kView || may_be_its_operand(graph.nodes[producer]))
+    const NodeKind made_by = facts.kinds[producer];
+    if (made_by == NodeKind::kExtern || made_by == NodeKind::kView || may_be_its_operand(graph.nodes[producer]))
       return false;
   }
   int reads = 0;

@@ -44,11 +44,11 @@ class Division {
   }
 
   bool is_light(NodeId node) const {
-    return facts_.classes[node] == OpClass::kPointwise || facts_.classes[node] == OpClass::kFactory;
+    return facts_.kinds[node] == NodeKind::kPointwise || facts_.kinds[node] == NodeKind::kFactory;
   }
 
   bool is_statistic(NodeId node) const {
-    return facts_.classes[node] == OpClass::kReduce && base_name(graph_.nodes[node]) == "var_mean" &&
+    return facts_.kinds[node] == NodeKind::kReduce && base_name(graph_.nodes[node]) == "var_mean" &&
            !reads_statistics(node) && (tensor_ == kNoValue || is_made_of_tensor(node));
   }
 

@@ -60,7 +60,7 @@ double bytes_moved_at_least(const GraphFacts& facts) {
   const Graph& graph = facts.graph;
   Reads reads;
   for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node) {
-    if (facts.classes[node] == OpClass::kView) continue;
+    if (facts.kinds[node] == NodeKind::kView) continue;
     for_each_operand(graph.nodes[node], [&](ValueId operand) {
       const ValueId root = facts.roots[operand];
       if (graph.values[root].producer == kNoNode)

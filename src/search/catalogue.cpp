@@ -14,7 +14,7 @@
 
 namespace kw::search {
 
-using plan::OpClass;
+using plan::NodeKind;
 
 Catalogue::Catalogue(const Graph& graph, const DeviceDescription& device) : facts_(graph), device_(device) {}
 
@@ -22,7 +22,7 @@ GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<
   const auto [place, added] = entries_.try_emplace({nodes, outputs});
   std::optional<GroupEntry>& entry = place->second;
   if (!added) return entry ? &*entry : nullptr;
-  if (outputs.empty() || (nodes.size() == 1 && facts_.classes[nodes[0]] == OpClass::kExtern)) {
+  if (outputs.empty() || (nodes.size() == 1 && facts_.kinds[nodes[0]] == NodeKind::kExtern)) {
     entry.emplace();
     if (!outputs.empty()) {
       const Schedule alone{.target = std::string(target_of(device_).name()),
@@ -103,7 +103,7 @@ std::optional<std::vector<std::vector<NodeId>>> Catalogue::in_order(
   // What draws random numbers keeps its order.
   NodeId previous = kNoNode;
   for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node)
-    if (holder[node] >= 0 && !is_pure(graph.nodes[node]) && facts_.classes[node] == OpClass::kExtern) {
+    if (holder[node] >= 0 && !is_pure(graph.nodes[node]) && facts_.kinds[node] == NodeKind::kExtern) {
       if (previous != kNoNode) after(holder[previous], holder[node]);
       previous = node;
     }

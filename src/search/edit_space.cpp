@@ -34,7 +34,7 @@ std::string work_of(const Catalogue& catalogue, const std::vector<NodeId>& nodes
   std::vector<std::string> operations;
   std::set<ValueId> read;
   for (const NodeId node : nodes) {
-    operations.emplace_back(plan::base_name(graph.nodes[node]));
+    operations.emplace_back(base_name(graph.nodes[node]));
     for_each_operand(graph.nodes[node], [&](ValueId operand) {
       if (const ValueId root = catalogue.facts().roots[operand]; !inside(root)) read.insert(root);
     });

@@ -12,7 +12,7 @@
 
 namespace kw::search {
 
-using plan::OpClass;
+using plan::NodeKind;
 using Nodes = std::vector<NodeId>;
 
 namespace {
@@ -97,7 +97,7 @@ class Grouping {
       // Reductions first: their results are small, so that storing them costs least.
       Nodes order = nodes;
       std::stable_partition(order.begin(), order.end(),
-                            [&](NodeId node) { return facts().classes[node] == OpClass::kReduce; });
+                            [&](NodeId node) { return facts().kinds[node] == NodeKind::kReduce; });
       for (const NodeId node : order) {
         if (made >= most_ || attempts_ >= kMostAttempts * most_) break;
         const Nodes first = needed_by(nodes, node), rest = without(nodes, first);
@@ -176,7 +176,7 @@ class Grouping {
       if (nodes.size() > 16) continue;
       bool possible = true;
       for (const NodeId node : nodes) {
-        possible = possible && facts().classes[node] != OpClass::kReduce;
+        possible = possible && facts().kinds[node] != NodeKind::kReduce;
         for (const ValueId result : graph().nodes[node].results)
           possible = possible && (result == kNoValue || !facts().escapes[result]);
       }

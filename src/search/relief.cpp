@@ -44,7 +44,7 @@ std::vector<Move> relief_moves(Catalogue& catalogue, const Schedule& schedule, c
         continue;
       seen.insert(seconds);
       Move move{schedule,
-                fmt::format("{}: {}", plan::base_name(catalogue.graph().nodes[now.nodes.back()]),
+                fmt::format("{}: {}", base_name(catalogue.graph().nodes[now.nodes.back()]),
                             text_of(parameters, now.parameters)),
                 false, total + (seconds - before) * static_cast<double>(alike.size())};
       for (const size_t same : alike) move.schedule.groups[same].parameters = parameters;

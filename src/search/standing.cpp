@@ -21,7 +21,7 @@ std::vector<std::vector<ValueId>> outputs_of(const Catalogue& catalogue, const S
 }  // namespace
 
 std::string label(const Graph& graph, const std::vector<NodeId>& nodes) {
-  return std::string(plan::base_name(graph.nodes[nodes.back()]));
+  return std::string(base_name(graph.nodes[nodes.back()]));
 }
 
 GroupStanding standing_of(Catalogue& catalogue, const Schedule& schedule) {

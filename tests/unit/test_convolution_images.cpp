@@ -37,7 +37,7 @@ struct Joined {
 
   Names ops_of(size_t group) const {
     Names ops;
-    for (NodeId node : schedule.groups.at(group).nodes) ops.emplace_back(plan::base_name(graph.nodes[node]));
+    for (NodeId node : schedule.groups.at(group).nodes) ops.emplace_back(base_name(graph.nodes[node]));
     return ops;
   }
   Names schedulers() const {
@@ -63,7 +63,7 @@ std::optional<plan::LoweredGroup> lowered(const Graph& graph, const Names& outpu
   const plan::GraphFacts facts(graph);
   std::vector<NodeId> nodes;
   for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node)
-    if (facts.classes[node] != plan::OpClass::kView) nodes.push_back(node);
+    if (facts.kinds[node] != plan::NodeKind::kView) nodes.push_back(node);
   std::vector<ValueId> values;
   for (const std::string& name : outputs)
     for (ValueId value = 0; value < static_cast<ValueId>(graph.values.size()); ++value)

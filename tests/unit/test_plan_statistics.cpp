@@ -43,7 +43,7 @@ struct Planned {
 
   std::vector<std::string> ops_of(const std::vector<NodeId>& nodes) const {
     std::vector<std::string> ops;
-    for (NodeId node : nodes) ops.emplace_back(plan::base_name(graph.nodes[node]));
+    for (NodeId node : nodes) ops.emplace_back(base_name(graph.nodes[node]));
     return ops;
   }
 
@@ -220,7 +220,7 @@ TEST(PlanStatistics, SamplesHaveStatisticsOfTheirOwn) {
   const plan::GraphFacts facts(planned.graph);
   std::vector<NodeId> nodes = {0};
   for (NodeId node = 1; node < static_cast<NodeId>(planned.graph.nodes.size()); ++node)
-    if (plan::base_name(planned.graph.nodes[node]) == "var_mean") nodes.push_back(node);
+    if (base_name(planned.graph.nodes[node]) == "var_mean") nodes.push_back(node);
   const auto lowered = plan::lower_group(facts, nodes, plan::outputs_of(facts, nodes));
   ASSERT_TRUE(lowered && lowered->convolution && lowered->statistics);
   EXPECT_EQ(lowered->statistics->groups_of_sample, 3);
@@ -235,8 +235,7 @@ TEST(PlanStatistics, AveragesOfANormComeFromItsStatistics) {
                               "  %mean = aten.mean.dim(self=%norm, dim=[2, 3]) : f32[2, 18]\n  return %mean");
   const Planned planned(text);
   for (const Node& node : planned.graph.nodes) {
-    if (plan::base_name(node) == "var_mean" || plan::base_name(node) == "conv2d" || plan::base_name(node) == "view")
-      continue;
+    if (base_name(node) == "var_mean" || base_name(node) == "conv2d" || base_name(node) == "view") continue;
     for (ValueId result : node.results) EXPECT_LE(planned.graph.type(result).elements(), 2 * 18) << node.op;
   }
 }
