@@ -60,6 +60,7 @@ constexpr OpInfo kPlanned[] = {
     {"hardshrink", kPointwise, kPure, 1, kElements, 1},
     {"softshrink", kPointwise, kPure, 1, kElements, 1},
     {"softsign", kPointwise, kPure, 1, kElements, 3},
+    {"tanhshrink", kPointwise, kPure, 10, kElements, 7},
     {"floor", kPointwise, kPure, 1, kElements, 1},
     {"ceil", kPointwise, kPure, 1, kElements, 1},
     {"round", kPointwise, kPure, 1, kElements, 1},
@@ -94,6 +95,8 @@ constexpr OpInfo kPlanned[] = {
     {"masked_fill", kPointwise, kPure, 1, kElements, 1},
     {"fill", kPointwise, kPure, 1, kElements, 0},
     {"clone", kPointwise, kPure, 0, kElements, 0, kFloat8},
+    {"alias_copy", kPointwise, kPure, 0, kElements, 0},
+    {"detach_copy", kPointwise, kPure, 0, kElements, 0},
     {"_to_copy", kPointwise, kPure, 0, kElements, 1, kFloat8},
     {"to", kPointwise, kPure, 0, kElements, 1, kFloat8},
     {"type_as", kPointwise, kPure, 0, kElements, 1, kFloat8},
@@ -234,6 +237,7 @@ constexpr OpInfo kPlanned[] = {
     {"_unsafe_index", kDataMovement, kPure, 0, kElements, 1},
     {"embedding", kDataMovement, kPure, 0, kElements, 1},
     {"_embedding_bag", kDataMovement, kPure, 0, kFold, 4},
+    {"_embedding_bag_forward_only", kDataMovement, kPure, 0, kFold, 4},
     {"flip", kDataMovement, kPure, 0, kElements, 0, kFloat8},
     {"roll", kDataMovement, kPure, 0, kElements, 2},
     {"repeat", kDataMovement, kPure, 0, kElements, 0, kFloat8},
@@ -315,11 +319,6 @@ constexpr OpInfo kPlanned[] = {
     // Others
     {"sort", kOther, kPure, 1, kSort, 4},
     {"topk", kOther, kPure, 1, kSort, 4},
-    // Lowered, but unknown to passes.
-    {"tanhshrink", kOther, kImpure, 1, kElements, 7},
-    {"alias_copy", kOther, kImpure, 1, kElements, 0},
-    {"detach_copy", kOther, kImpure, 1, kElements, 0},
-    {"_embedding_bag_forward_only", kOther, kImpure, 1, kFold, 4},
 };
 
 // What is always the library's: operators that share all columns but the name.
