@@ -14,7 +14,6 @@ namespace {
 
 constexpr MemoryRules kMemory{.in_blocks = false, .line_bytes = 64, .lost_bytes = 0};
 constexpr double kScattered = 2;  // instructions for an element of an access that SIMD cannot take side by side
-constexpr double kCarryCycles = 4;
 
 class LoopsEstimation {
  public:

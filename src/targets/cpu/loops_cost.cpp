@@ -20,7 +20,6 @@ using tile::Kind;
 using tile::Symbol;
 
 constexpr double kLineBytes = 64;
-constexpr double kCarryCycles = 4;
 constexpr double kShareOfCache = 0.8;  // that data can count on
 constexpr double kMostReadAgain = 8;   // times the largest operand
 
