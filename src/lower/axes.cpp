@@ -165,8 +165,24 @@ class Mapper {
     if (axis.unrolled) axis.padded = false;
     else if (schedule.mapping == Mapping::kTile) axis.padded = !(kernel::as_constant(axis.extent) == schedule.width);
     else axis.padded = kernel::known_divisor(axis.extent, ranges) % (schedule.width * consumers_along(info.name)) != 0;
-    if (axis.padded && axis.lane >= 0 && schedule_.consumers.count == 1)
+    if (axis.padded && axis.lane >= 0 && is_walked_plainly(symbol))
       program().symbols[axis.lane].vectors = points_together(axis.extent);
+  }
+
+  // Of kernels without products: do neighbours along the axis stand equally far apart in every access?
+  bool is_walked_plainly(kernel::Symbol axis) const {
+    const auto is_plain = [&](const kernel::Access& access) {
+      return std::all_of(access.coordinates.begin(), access.coordinates.end(), [&](const kernel::Coordinate& at) {
+        return !kernel::uses(at.index, axis) || kernel::linear_in(at.index, axis);
+      });
+    };
+    return std::all_of(kernel_.exprs.begin(), kernel_.exprs.end(),
+                       [&](const kernel::Expr& one) {
+                         return one.kind != kernel::ExprKind::kDot &&
+                                (one.kind != kernel::ExprKind::kLoad || is_plain(one.access));
+                       }) &&
+           std::all_of(kernel_.stores.begin(), kernel_.stores.end(),
+                       [&](const kernel::Store& one) { return is_plain(one.access); });
   }
 
   // Along an axis of this extent, where that are fewer than are read or written at once. A vector is one access where

@@ -1,4 +1,5 @@
 // The table of lowering's steps: which run, in which order, and what they say of themselves.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -93,6 +94,37 @@ TEST(LoweringPipeline, AKernelsBuffersKeepTheirAlignment) {
   EXPECT_EQ(program.buffers[1].alignment, 16);
   text.replace(text.find("align 4"), 7, "align 6");
   EXPECT_THROW(kernel::parse_kernel(text), Error);
+}
+
+// The axis may end after any so many elements, so that no wider vectors are whole: said of lanes along which neighbours
+// stand equally far apart, of which Triton would know as much without quotients and products.
+TEST(LoweringPipeline, LanesSayWhereTheirAxesEndWithinVectors) {
+  const auto lanes = [](std::string_view text, std::string_view schedule) {
+    const kernel::Kernel kernel = kernel::parse_kernel(text);
+    const std::string program = tile::print_program(to_tiles(kernel, schedule_of(kernel, schedule)));
+    const size_t begin = program.find("  lane ");
+    return program.substr(begin, program.find('\n', begin) - begin);
+  };
+  const auto copy = [](int64_t elements, std::string_view dtype) {
+    return fmt::format(
+        "kernel copy {{\n  axis element = {0}\n  in x: {1}[{0}]\n  out y: {1}[{0}]\n"
+        "  y[element] = x[element]\n}}",
+        elements, dtype);
+  };
+  constexpr std::string_view kBlocks = R"({"element":{"grid":64}})";
+  EXPECT_EQ(lanes(copy(1001, "f32"), kBlocks), "  lane element = 64 vectors 1");
+  EXPECT_EQ(lanes(copy(1002, "f32"), kBlocks), "  lane element = 64 vectors 2");
+  EXPECT_EQ(lanes(copy(1004, "f32"), kBlocks), "  lane element = 64");
+  EXPECT_EQ(lanes(copy(1004, "bf16"), kBlocks), "  lane element = 64 vectors 4");
+  EXPECT_EQ(lanes(copy(1024, "f32"), kBlocks), "  lane element = 64");
+  EXPECT_EQ(lanes("kernel turned {\n  axis element = 1002\n  in x: f32[501, 2]\n  out y: f32[1002]\n"
+                  "  y[element] = x[element / 2, element % 2]\n}",
+                  kBlocks),
+            "  lane element = 64");
+  EXPECT_EQ(lanes("kernel product {\n  axis row = 30, column = 17, depth = 9\n  in a: f16[30, 9]\n  in b: f16[17, 9]\n"
+                  "  out y: f32[30, 17]\n  y[row, column] = dot(f32(a[row, depth]), f32(b[column, depth]); depth)\n}",
+                  R"({"row":{"grid":16},"column":{"grid":16},"depth":{"loop":16}})"),
+            "  lane row = 16, column = 16, depth = 16");
 }
 
 TEST(LoweringPipeline, LaunchesBecomeStepsOfOne) {

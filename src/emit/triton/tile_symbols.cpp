@@ -148,7 +148,7 @@ namespace {
 std::string lane_text(const tile::Program& program, Symbol lane) {
   const std::string points = fmt::format("{}.arange(0, {})", language_of(program), tile::width_of(program, lane));
   const int64_t vectors = program.symbols[lane].vectors;
-  return vectors > 0 ? fmt::format("tl.max_contiguous({}, {})", points, vectors) : points;
+  return vectors > 0 ? fmt::format("tl.multiple_of(tl.max_contiguous({0}, {1}), {1})", points, vectors) : points;
 }
 
 }  // namespace
