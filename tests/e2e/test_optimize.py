@@ -182,7 +182,7 @@ def test_emit_only_needs_no_device(emitter, target):
         ("graph", "aten.softmax"),
         ("passes", "fusion"),
         ("schedule", "normalisation"),
-        ("kernels", "= max("),
+        ("kernels", 'schedule {"row"'),
         ("tiles", "fold max"),
         ("source", "class ModelNew"),
     ],
