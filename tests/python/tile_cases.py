@@ -300,6 +300,8 @@ CASES = [
             '{"head":{"grid":1},"query":{"grid":32},"key":{"tile":64},"feature":{"tile":16},"value":{"tile":16}}',
             '{"head":{"grid":1},"query":{"grid":32},"key":{"loop":32,"online":true,"stages":2},'
             '"feature":{"tile":16},"value":{"tile":16},"bulk":true}',
+            '{"head":{"grid":1},"query":{"grid":32},"key":{"loop":16,"online":true},'
+            '"feature":{"tile":16},"value":{"tile":16},"bulk_stores":true}',
             '{"head":{"grid":1},"query":{"grid":16},"key":{"loop":16,"online":true,"bounded":true},'
             '"feature":{"tile":16},"value":{"tile":16}}',
             '{"head":{"grid":1},"query":{"grid":16},"key":{"loop":32,"bounded":true},'
@@ -368,6 +370,7 @@ CASES = [
         (
             '{"m":{"grid":32},"n":{"tile":64},"k":{"loop":32,"stages":3},"scheme":"fp16x3"}',
             '{"m":{"grid":16},"n":{"tile":64},"k":{"loop":64,"stages":2},"scheme":"fp16x3","bulk":true}',
+            '{"m":{"grid":16},"n":{"tile":64},"k":{"loop":64},"scheme":"fp16x3","bulk_stores":true}',
             '{"m":{"grid":16},"n":{"tile":64},"k":{"tile":128},"warps":8}',
         ),
         bound=1e-6,

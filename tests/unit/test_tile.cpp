@@ -306,6 +306,28 @@ TEST(TileVerifier, BulkLoadsAreBoxes) {
   EXPECT_NE(fault("%t: f32[row, column] = load x[row, column] bulk hint keep").find("has a hint"), std::string::npos);
 }
 
+TEST(TileVerifier, BulkStoresAreBoxes) {
+  const auto fault = [](const std::string& store, const std::string& buffer = "f32[rows, 256]") {
+    const std::string text =
+        "program boxes {\n  size rows = 1..64\n  lane row = 16, column = 64\n  launch warps 4\n  buffer y: " + buffer +
+        " output\n\n  %one: f32[row, column] = constant 1.0\n  %all: b1[row] = constant true\n  " + store + "\n}\n";
+    try {
+      EXPECT_EQ(print_program(parse_program(text)), text);
+    } catch (const Error& error) { return std::string(error.what()); }
+    return std::string();
+  };
+  EXPECT_EQ(fault("store y[row + 60, column] bulk <- %one"), "");  // may leave its buffer
+  EXPECT_NE(fault("store y[row + 60, column] <- %one").find("dimension 0 of buffer 'y' is left"), std::string::npos);
+  const std::string no_box = "stored to 'y' is no box that the bulk copy engine takes";
+  for (const char* store : {"store y[row * 2, column] bulk <- %one", "store y[column, row] bulk <- %one",
+                            "store y[row, column] bulk <- %one where %all"})
+    EXPECT_NE(fault(store).find(no_box), std::string::npos) << store << ": " << fault(store);
+  EXPECT_NE(fault("store y[row, column] bulk <- %one", "f32[rows, 255]").find(no_box), std::string::npos);
+  EXPECT_NE(fault("store y[row, column] bulk <- %one combine sum").find("does not combine"), std::string::npos);
+  EXPECT_NE(fault("%few: f32[column] = constant 2.0\n  store y[row, column] bulk <- %few").find("writes a whole tile"),
+            std::string::npos);
+}
+
 TEST(TileVerifier, NamesProgramAndInstruction) {
   Program program = parse_program(kEverything);
   std::swap(program.body[3], program.body[0]);

@@ -210,6 +210,7 @@ constexpr const char* kSnippets[] = {
     "%parts: f32[row, quarter, inner] = split %x_tile column -> quarter, inner\n"
     "%top: f32[row, quarter] = fold max %parts over inner\nstore y[row, quarter] <- %top\n",
     "%box: f32[row, column] = load x[row + 2, column - 3] bulk\nstore y[row, column] <- %box\n",
+    "store y[row + 2, column - 3] bulk <- %x_tile\n",
     "%four: f32 = constant 3.5\n%t: f32[column] = mul %w_tile, %four\n%i: i32[column] = cast %t\n%zero: i32 = constant "
     "0\n"
     "%seven: i32 = constant 7\n%j: i32[column] = maximum %i, %zero\n%l: i32[column] = minimum %j, %seven\n"

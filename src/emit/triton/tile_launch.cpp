@@ -89,11 +89,12 @@ std::string launch_function(const tile::Program& program, const IndexNames& name
   if (converts_float8(program)) options += fmt::format(", {}={}()", kHardwareFloat8Constant, kHardwareFloat8);
   if (tile::waits_for_grid(program)) options += ", launch_cooperative_grid=True";
   if (program.max_registers) options += fmt::format(", maxnreg={}", program.max_registers);
-  const std::string memory = has_windows(program)
-                                 ? "    # Kernels describe the windows that they read through in memory of their own.\n"
-                                   "    triton.set_allocator(lambda size, alignment, stream: "
-                                   "torch.empty(size, dtype=torch.int8, device=\"cuda\"))\n"
-                                 : "";
+  const std::string memory =
+      has_windows(program)
+          ? "    # Kernels describe their windows, which the bulk copy engine goes by, in memory of their own.\n"
+            "    triton.set_allocator(lambda size, alignment, stream: "
+            "torch.empty(size, dtype=torch.int8, device=\"cuda\"))\n"
+          : "";
   const bool apart = counts.size() > 1 && has_own_dimensions(program);
   std::reverse(counts.begin(), counts.end());
   std::string blocks = counts.empty() ? "1" : join(counts, apart ? ", " : " * ");
