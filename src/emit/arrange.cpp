@@ -24,7 +24,8 @@ std::string noun_for(const Expr& expr, const Kernel& kernel) {
   }
   if (expr.kind == ExprKind::kReduce) {
     switch (expr.reduce) {
-      case ReduceOp::kSum: return "total";
+      case ReduceOp::kSum:
+      case ReduceOp::kExtendedSum: return "total";
       case ReduceOp::kProd: return "total_product";
       case ReduceOp::kMax: return "largest";
       case ReduceOp::kMin: return "smallest";

@@ -85,7 +85,8 @@ ExprId stop_of(const Kernel& kernel, int axis, std::span<const ExprId> reduces) 
   std::vector<ExprId> common;
   for (size_t at = 0; at < reduces.size(); ++at) {
     const Expr& reduce = kernel.exprs[reduces[at]];
-    if (reduce.reduce != ReduceOp::kSum && reduce.reduce != ReduceOp::kMax && reduce.reduce != ReduceOp::kMin)
+    if (reduce.reduce != ReduceOp::kSum && reduce.reduce != ReduceOp::kExtendedSum && reduce.reduce != ReduceOp::kMax &&
+        reduce.reduce != ReduceOp::kMin)
       return kNoExpr;
     const std::vector<ExprId> own = search.of_value(reduce.operands[0], neutral_of(reduce.reduce));
     if (at == 0) common = own;

@@ -132,6 +132,7 @@ class Checker {
     const bool scan_only = expr.reduce == ReduceOp::kLogSumExp || expr.reduce == ReduceOp::kFirst ||
                            is_sort(expr.reduce);
     require(!scan_only, "it is of a scan only");
+    require(expr.reduce != ReduceOp::kExtendedSum || operand(expr, 0).dtype == DType::f64, "an extended sum is of f64");
     check_logical(expr);
   }
 

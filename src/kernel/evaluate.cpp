@@ -176,6 +176,11 @@ class Evaluator {
   DType operand_type(const Expr& expr) const { return kernel_.exprs[expr.operands[0]].dtype; }
 
   Number reduce(const Expr& expr) {
+    if (expr.reduce == ReduceOp::kExtendedSum) {
+      long double total = 0;
+      walk(expr.axes, [&] { total += value(expr.operands[0]).real; });
+      return {static_cast<double>(total), 0};
+    }
     if (identity_of(expr.reduce)) {
       Number total = identity(expr.reduce, expr.dtype);
       walk(expr.axes, [&] { total = fold(expr.reduce, expr.dtype, total, value(expr.operands[0])); });

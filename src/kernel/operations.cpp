@@ -98,6 +98,7 @@ struct ReduceRow {
 
 constexpr ReduceRow kReduceRows[] = {
     {ReduceOp::kSum, "sum", 1, 1},
+    {ReduceOp::kExtendedSum, "extended_sum", 1, 1},
     {ReduceOp::kProd, "prod", 1, 1},
     {ReduceOp::kMax, "max", 1, 1},
     {ReduceOp::kMin, "min", 1, 1},
@@ -159,6 +160,7 @@ int components_of_scan(ReduceOp reduce, size_t operands) {
 }
 
 bool has_operands_of_scan(ReduceOp reduce, size_t operands) {
+  if (reduce == ReduceOp::kExtendedSum) return false;
   return static_cast<int>(operands) == arity_of(reduce) || (takes_along(reduce) && operands == 2);
 }
 
@@ -168,6 +170,7 @@ std::optional<double> identity_of(ReduceOp reduce) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   switch (reduce) {
     case ReduceOp::kSum:
+    case ReduceOp::kExtendedSum:
     case ReduceOp::kAny: return 0.0;
     case ReduceOp::kProd:
     case ReduceOp::kAll: return 1.0;
@@ -180,7 +183,8 @@ std::optional<double> identity_of(ReduceOp reduce) {
 
 std::optional<ScalarOp> step_of(ReduceOp reduce) {
   switch (reduce) {
-    case ReduceOp::kSum: return ScalarOp::kAdd;
+    case ReduceOp::kSum:
+    case ReduceOp::kExtendedSum: return ScalarOp::kAdd;
     case ReduceOp::kProd: return ScalarOp::kMul;
     case ReduceOp::kMax: return ScalarOp::kMaximum;
     case ReduceOp::kMin: return ScalarOp::kMinimum;

@@ -89,6 +89,7 @@ enum class ScalarOp {
 
 enum class ReduceOp {
   kSum,
+  kExtendedSum /* of f64, and not of scans: in more digits than f64 has, rounded once in the end */,
   kProd,
   kMax,
   kMin /* propagate NaN */,

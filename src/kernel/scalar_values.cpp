@@ -329,7 +329,8 @@ Number apply(ScalarOp op, DType operand_type, DType result_type, const Number* o
 Number fold(ReduceOp reduce, DType dtype, const Number& left, const Number& right) {
   const Number both[2] = {left, right};
   switch (reduce) {
-    case ReduceOp::kSum: return apply(ScalarOp::kAdd, dtype, dtype, both);
+    case ReduceOp::kSum:
+    case ReduceOp::kExtendedSum: return apply(ScalarOp::kAdd, dtype, dtype, both);
     case ReduceOp::kProd: return apply(ScalarOp::kMul, dtype, dtype, both);
     case ReduceOp::kMax: return apply(ScalarOp::kMaximum, dtype, dtype, both);
     case ReduceOp::kMin: return apply(ScalarOp::kMinimum, dtype, dtype, both);

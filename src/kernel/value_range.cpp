@@ -57,7 +57,7 @@ ValueRange range_of(ScalarOp op, DType result, std::span<const ValueRange> opera
 // What padded lanes hold lies in the range too, or at the operation's identity.
 ValueRange range_of(ReduceOp reduce, const ValueRange& operand) {
   if (reduce == ReduceOp::kMax || reduce == ReduceOp::kMin) return operand;
-  const bool keeps_sign = reduce == ReduceOp::kSum || reduce == ReduceOp::kProd;
+  const bool keeps_sign = reduce == ReduceOp::kSum || reduce == ReduceOp::kExtendedSum || reduce == ReduceOp::kProd;
   return keeps_sign && operand.low >= 0 ? ValueRange{0, kInfinity} : ValueRange{};
 }
 

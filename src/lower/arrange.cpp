@@ -75,6 +75,8 @@ class Arranger {
         if (!scan && !depends_on_operand(expr, axis))
           values_.refuse(fmt::format("a fold over axis '{}' of what does not depend on it", values_.name_of(axis)));
       }
+      if (expr.kind == ExprKind::kReduce && expr.reduce == ReduceOp::kExtendedSum && values_.folds_a_loop(expr))
+        values_.refuse("an extended sum is folded along a loop", "Give its axes tiles.");
       if (values_.is_place(expr) && expr.axes.size() > 1 && !values_.folds_a_loop(expr))
         values_.refuse(fmt::format("a {} over several axes", kernel::name_of(expr.reduce)));
     }

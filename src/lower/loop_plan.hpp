@@ -55,6 +55,7 @@ struct TilePlace {
   tile::Value storage = tile::kNoValue;
   std::vector<tile::Symbol> lanes;  // of an array, in the order of memory; what is missing is open where it is used
   bool packed = false;              // a float of 16 bits or fewer that is only moved: held in its own bits, not as f32
+  bool extended = false;            // an extended sum: held in more digits than f64 has
   int64_t offset = 0;               // kScratch: bytes from the beginning of the scratch memory
 };
 
@@ -71,5 +72,6 @@ LoopPlan plan_loops(const tile::Program& program, const LaneEnds& ends = {});
 
 // The number of bytes that an element takes in a variable or an array: floats of fewer than 32 bits are held as f32.
 int64_t held_bytes(DType dtype);
+inline constexpr int64_t kExtendedBytes = 16;  // of an extended sum
 
 }  // namespace kw::lower

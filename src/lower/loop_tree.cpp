@@ -278,7 +278,9 @@ class TreeBuilder {
 bool is_vectorisable(const tile::Program& program, const Instruction& one, Symbol lane) {
   switch (one.kind) {
     case Kind::kScan: return is_simple_scan(one) && one.from != lane;
-    case Kind::kFold: return is_simple_fold(one) && !is_narrow_float(program.values[one.operands[0]].type.dtype);
+    case Kind::kFold:
+      return is_simple_fold(one) && one.reduce != tile::ReduceOp::kExtendedSum &&
+             !is_narrow_float(program.values[one.operands[0]].type.dtype);
     case Kind::kOp: return one.op != tile::ScalarOp::kBounded;
     case Kind::kStore:
       // Data may send two points to one element.

@@ -29,8 +29,12 @@ class PlaceFinder {
         tree_(tree),
         ranks_(ranks),
         touches_(find_touches(program, tree.body)),
-        roots_(program.values.size()) {
+        roots_(program.values.size()),
+        is_extended_(program.values.size()) {
     std::iota(roots_.begin(), roots_.end(), 0);
+    tile::for_each(program.body, [&](const Instruction& one) {
+      if (one.kind == Kind::kFold && one.reduce == tile::ReduceOp::kExtendedSum) is_extended_[one.results[0]] = true;
+    });
   }
 
   LoopPlan run() {
@@ -79,7 +83,8 @@ class PlaceFinder {
       return lanes;
     };
     const auto held = [&](Value value) { return is_narrow_float(type(value).dtype) ? DType::f32 : type(value).dtype; };
-    return is_whole_array(left) && is_whole_array(right) && sorted(left) == sorted(right) && held(left) == held(right);
+    return is_whole_array(left) && is_whole_array(right) && sorted(left) == sorted(right) &&
+           held(left) == held(right) && is_extended_[left] == is_extended_[right];
   }
 
   // Within these moments, is all that shares the value's array done with it by this moment?
@@ -207,6 +212,7 @@ class PlaceFinder {
   void place(Value value, LoopPlan& plan) {
     TilePlace& place = plan.places[value];
     place.storage = value;
+    place.extended = is_extended_[value];
     if (tree_.is_repeated[value]) {
       place.home = is_constant(value) ? Home::kWritten : Home::kVariable;
       return;
@@ -223,7 +229,7 @@ class PlaceFinder {
 
   void settle(Value value, LoopPlan& plan) {
     TilePlace& place = plan.places[value];
-    int64_t bytes = held_bytes(type(value).dtype);
+    int64_t bytes = place.extended ? kExtendedBytes : held_bytes(type(value).dtype);
     for (Symbol lane : place.lanes) bytes *= tile::width_of(program_, lane);
     // Scratch memory is a block's: loops of their own have none.
     if ((bytes <= kMostOfArray || program_.grid.empty()) && stack_ + bytes <= kMostOfStack) {
@@ -261,7 +267,8 @@ class PlaceFinder {
   LoopTree& tree_;
   const std::vector<int>& ranks_;
   Touches touches_;
-  std::vector<Value> roots_;  // [value] who it shares an array with
+  std::vector<Value> roots_;       // [value] who it shares an array with
+  std::vector<bool> is_extended_;  // [value] is it an extended sum?
   mutable std::set<Value> constants_;
   int64_t stack_ = 0;
 };

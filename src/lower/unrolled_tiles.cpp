@@ -306,7 +306,7 @@ class TakenApart {
   // Point after point, and then along what lanes are left.
   void emit_fold(const Instruction& one) {
     const std::optional<ScalarOp> step = kernel::step_of(one.reduce);
-    if (!step || one.results.size() > 1)
+    if (!step || one.results.size() > 1 || one.reduce == ReduceOp::kExtendedSum)
       refuse(fmt::format("a {} folds an unrolled tile", kernel::name_of(one.reduce)));
     const TileType& type = old_.values[one.results[0]].type;
     const std::string& name = old_.values[one.results[0]].name;

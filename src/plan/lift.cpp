@@ -43,6 +43,7 @@ bool can_lift_fold(const kernel_ir::Expr& expr) {
   using kernel_ir::ReduceOp;
   switch (expr.reduce) {
     case ReduceOp::kSum:
+    case ReduceOp::kExtendedSum:
     case ReduceOp::kProd:
     case ReduceOp::kMax:
     case ReduceOp::kMin:

@@ -85,6 +85,12 @@ void fold_line(ReduceOp reduce, DType dtype, const Line& line, bool rounds, Numb
   switch (reduce) {
     case ReduceOp::kArgMax:
     case ReduceOp::kArgMin: components[0] = {0.0, place_of_best(reduce, dtype, line)}; return;
+    case ReduceOp::kExtendedSum: {
+      long double sum = 0;
+      for (int64_t i = 0; i < line.size(); ++i) sum += line.at(dtype, 0, i).real;
+      components[0] = {static_cast<double>(sum), 0};
+      return;
+    }
     case ReduceOp::kMoments:
     case ReduceOp::kCombineMoments: {
       Moments moments;

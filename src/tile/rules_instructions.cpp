@@ -422,7 +422,9 @@ class InstructionRules {
     const bool sorts = kernel::is_sort(at_.reduce);
     const bool simple = at_.reduce == kSum || at_.reduce == kProd || at_.reduce == kMax || at_.reduce == kMin;
     const bool fits = logical ? dtype == DType::b1
-                              : sorts || at_.reduce == kFirst || (simple ? is_number_type(dtype) : is_floating(dtype));
+                      : at_.reduce == kExtendedSum
+                          ? dtype == DType::f64
+                          : sorts || at_.reduce == kFirst || (simple ? is_number_type(dtype) : is_floating(dtype));
     require(fits, "there is no {} of {}", name, kw::name_of(dtype));
     for (size_t i = 0; i < at_.results.size(); ++i) check_dtype(result(i), dtype, "the result");
   }
@@ -477,8 +479,8 @@ class InstructionRules {
 
   void check_scan() const {
     using enum ReduceOp;
-    const bool running = at_.reduce != kMoments && at_.reduce != kCombineMoments && at_.reduce != kMaxSumExp &&
-                         at_.reduce != kCombineMaxSumExp;
+    const bool running = at_.reduce != kExtendedSum && at_.reduce != kMoments && at_.reduce != kCombineMoments &&
+                         at_.reduce != kMaxSumExp && at_.reduce != kCombineMaxSumExp;
     require(running, "{} is of folds only", kernel::name_of(at_.reduce));
     check_counts_of_scan();
     require(has_lane(operand(0).lanes, at_.from), "the operand has no lane '{}'", program_.symbols[at_.from].name);

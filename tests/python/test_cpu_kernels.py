@@ -108,6 +108,25 @@ def layer_norm(b: Buffers) -> Buffers:
     return {"out": F.layer_norm(x, (100,), b["weight"], b["bias"]), "mean_out": x.double().mean(1).float()}
 
 
+def exact_sums(x: torch.Tensor) -> torch.Tensor:
+    """Of rows of doubles, rounded once."""
+    sums = [math.fsum(row) if torch.isfinite(row).all() else float(row.sum()) for row in x]
+    return torch.tensor(sums, dtype=torch.float64)
+
+
+def extended_moments(b: Buffers) -> Buffers:
+    x = b["x"].view(6, 1000)
+    mean = (exact_sums(x) / 1000)[:, None]
+    squares = exact_sums((x - mean) ** 2)[:, None]
+    return {"out": (x - mean) * (1 / (squares / 1000).sqrt()), "mean_out": mean}
+
+
+def extended_columns(b: Buffers) -> Buffers:
+    x = b["x"].view(3, 70, 20)
+    totals = exact_sums(x.transpose(1, 2).reshape(60, 70)).view(3, 1, 20)
+    return {"totals": totals, "out": x / totals}
+
+
 def scattered(b: Buffers) -> Buffers:
     x, half, place = b["x"].view(30, 12), b["half"].view(30, 12), (b["token"].long() % 20)[:, None].expand(30, 12)
     return {
@@ -122,6 +141,8 @@ REFERENCES: dict[str, Callable[[Buffers], Buffers]] = {
     "softmax_looped_bf16": lambda b: {"out": torch.softmax(b["x"].view(16, 1000).float(), 1).bfloat16()},
     "layer_norm": layer_norm,
     "layer_norm_looped": lambda b: {"out": F.layer_norm(b["x"].view(6, 1000).float(), (1000,))},
+    "extended_moments": extended_moments,
+    "extended_columns": extended_columns,
     "gelu": lambda b: {"out": F.gelu(b["x"].view(100, 10) + b["bias"], approximate="tanh")},
     "arg_max_columns": lambda b: {
         "out": b["x"].view(3, 70, 20).argmax(1),

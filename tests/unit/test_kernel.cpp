@@ -266,6 +266,16 @@ TEST(Evaluate, FoldsStatesMasksAndSizes) {
   EXPECT_EQ(evaluate(sums, nothing, {{"n", 0}}).at("total").reals, (std::vector<double>{0, 0}));
 }
 
+TEST(Evaluate, ExtendedSumsKeepWhatDoublesLose) {
+  const Kernel kernel = parse_kernel(
+      "kernel k {\n axis i = 4\n in x: f64[4]\n out plain: f64[1]\n out total: f64[1]\n plain[0] = sum(x[i]; i)\n"
+      " total[0] = extended_sum(x[i]; i)\n}");
+  EXPECT_EQ(print_kernel(parse_kernel(print_kernel(kernel))), print_kernel(kernel));
+  const Memory found = evaluate(kernel, {{"x", reals({0x1p60, 1, 2, -0x1p60})}});
+  EXPECT_EQ(found.at("plain").reals[0], 0);
+  EXPECT_EQ(found.at("total").reals[0], 3);
+}
+
 TEST(Evaluate, NamesWhatIsMissing) {
   const Kernel kernel = parse_kernel(with("y[i] = x[i, 0]"));
   Memory memory;

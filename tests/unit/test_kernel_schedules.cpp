@@ -141,6 +141,20 @@ TEST(Schedules, WhatCannotBeKeptIsRefused) {
   EXPECT_NE(
       refusal(scan, R"({"row":{"grid":1},"column":{"loop":8}})").find("a sort_up walks axis 'column', which is a loop"),
       std::string::npos);
+  const char* extended = R"(kernel k {
+  axis row = 12, column = 40
+  in x: f64[12, 40]
+  out y: f64[12]
+  y[row] = extended_sum(x[row, column]; column)
+})";
+  EXPECT_EQ(refusal(extended, R"({"row":{"loop":1},"column":{"tile":64}})"), "");
+  EXPECT_NE(refusal(extended, R"({"row":{"grid":1},"column":{"loop":8}})").find("an extended sum is folded along"),
+            std::string::npos);
+  EXPECT_NE(refusal(extended, R"({"row":{"grid":1},"column":{"tile":64,"unrolled":true}})").find("unrolled tile"),
+            std::string::npos);
+  EXPECT_NE(refusal(extended, R"({"row":{"grid":1},"column":{"grid":8,"cooperative":true}})")
+                .find("extended_sum of f64 over axis"),
+            std::string::npos);
   const char* wide = R"(kernel k {
   axis row = 4096, column = 4096
   in x: f32[4096, 4096]

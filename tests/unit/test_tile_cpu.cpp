@@ -178,6 +178,10 @@ constexpr const char* kSnippets[] = {
     "store z[row] <- %r\nstore y[0, column] <- %r2\n",
     "%low: f32[column] = fold min %x_tile over row\n%r: f32[row, column] = sub %x_tile, %low\nstore y[row, column] <- "
     "%r\n",
+    "%wide: f64[row, column] = cast %x_tile\n%s: f64[row] = fold extended_sum %wide over column\n"
+    "%t: f64[column] = fold extended_sum %wide over row\nfor i = 0 to 2 carry %a: f64[column] = %t -> %b {\n"
+    "  %n: f64[column] = add %a, %t\n  yield %n\n}\n%r: f32[row] = cast %s\n%r2: f32[column] = cast %b\n"
+    "store z[row] <- %r\nstore y[0, column] <- %r2\n",
     // scans
     "%s: f32[row, column] = scan sum %x_tile along column reversed\nstore y[row, column] <- %s\n",
     "%s: f32[row, column] = scan max %x_tile along row\nstore y[row, column] <- %s\n",

@@ -370,6 +370,19 @@ TEST(Interpreter, ScansAndFolds) {
   EXPECT_EQ(odd.at("logs").reals[6], -INFINITY);
 }
 
+TEST(Interpreter, ExtendedSumsKeepWhatDoublesLose) {
+  const Program program = parse_program(R"(program sums {
+  lane row = 2, column = 4
+  buffer x: f64[2, 4] input
+  buffer y: f64[2] output
+  %tile: f64[row, column] = load x[row, column]
+  %total: f64[row] = fold extended_sum %tile over column
+  store y[row] <- %total
+})");
+  const Memory memory = interpret(program, {{"x", reals({0x1p60, 1, 2, -0x1p60, 1, INFINITY, 2, 3})}});
+  EXPECT_EQ(memory.at("y").reals, (Reals{3, INFINITY}));
+}
+
 // A row over three blocks: partial moments and partial softmax sums meet again in one block.
 TEST(Interpreter, CombinesPartialFolds) {
   const Program program = parse_program(R"(program partial {

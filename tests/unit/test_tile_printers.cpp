@@ -183,6 +183,7 @@ TEST(TilePrinters, WhatTritonCannotSayIsNamed) {
       {"buffer s: f32[16] scratch shared\n  copy async s[i] <- x[i] over i\n  wait 0", "shared memory"},
       {"barrier grid", "barrier"},
       {"%p: i32[i] = index (3 - i) / 2", "negative"},
+      {"%w: f64[i] = constant 1.0\n  %s: f64 = fold extended_sum %w over i", "a fold by extended_sum"},
   };
   for (const auto& [line, words] : cases) {
     const tile::Program program = tile::parse_program(

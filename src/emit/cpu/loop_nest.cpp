@@ -271,7 +271,7 @@ class Planner {
     for (size_t id = 0; id < expr_count(); ++id) {
       const Expr& expr = kernel_.exprs[id];
       if (nest_.needed[id] && expr.kind == ExprKind::kReduce && expr.reduce != ReduceOp::kSum &&
-          expr.reduce != ReduceOp::kProd)
+          expr.reduce != ReduceOp::kExtendedSum && expr.reduce != ReduceOp::kProd)
         return false;
     }
     return true;

@@ -26,8 +26,7 @@ std::vector<Part> parts_of(const Kernel& kernel) {
   if (regions.size() == 1) parts.push_back(planned(std::move(whole)));
   for (Kernel& region : regions) {
     if (regions.size() == 1) break;
-    const size_t count = region.exprs.size();
-    parts.push_back(planned({std::move(region), std::vector<bool>(count, false), false}));
+    parts.push_back(planned({std::move(region), false}));
   }
   return parts;
 }

@@ -14,10 +14,10 @@ using namespace precedence;
 
 namespace {
 
-// Sums and products of floats run in double: one rounding in the end, whatever the length. Sums of doubles run in long
+// Sums and products of floats run in double: one rounding in the end, whatever the length. Extended ones run in long
 // double.
-std::string sum_type(DType dtype, bool extended) {
-  if (extended) return "long double";
+std::string sum_type(DType dtype, ReduceOp reduce) {
+  if (reduce == ReduceOp::kExtendedSum) return "long double";
   return is_floating(dtype) ? "double" : value_type(dtype);
 }
 
@@ -45,16 +45,17 @@ bool reads_operand_twice(const Expr& reduce) {
   return reduce.reduce == ReduceOp::kMax || reduce.reduce == ReduceOp::kMin;
 }
 
-Accumulator make_accumulator(const Expr& expr, DType operand, bool extended, bool columns, bool plain) {
+Accumulator make_accumulator(const Expr& expr, DType operand, bool columns, bool plain) {
   Accumulator result;
   result.reduce = expr.reduce;
   switch (expr.reduce) {
     case ReduceOp::kSum:
+    case ReduceOp::kExtendedSum:
     case ReduceOp::kProd:
-      result.type = plain ? value_type(expr.dtype) : sum_type(expr.dtype, extended);
-      result.clause = expr.reduce == ReduceOp::kSum ? "+" : "*";
-      result.start = expr.reduce == ReduceOp::kSum ? (is_floating(expr.dtype) ? "0.0" : "0")
-                                                   : (is_floating(expr.dtype) ? "1.0" : "1");
+      result.type = plain ? value_type(expr.dtype) : sum_type(expr.dtype, expr.reduce);
+      result.clause = expr.reduce == ReduceOp::kProd ? "*" : "+";
+      result.start = expr.reduce == ReduceOp::kProd ? (is_floating(expr.dtype) ? "1.0" : "1")
+                                                    : (is_floating(expr.dtype) ? "0.0" : "0");
       result.holds_result = result.type == value_type(expr.dtype);
       return result;
     case ReduceOp::kMax:
@@ -85,7 +86,8 @@ std::vector<std::string> Accumulator::fold(const Text& operand, DType from, Help
   const DType dtype = compared_dtype(from);
   const Text value = cast_text(operand, from, dtype, helpers);
   switch (reduce) {
-    case ReduceOp::kSum: return {element + " += " + value.text + ";"};
+    case ReduceOp::kSum:
+    case ReduceOp::kExtendedSum: return {element + " += " + value.text + ";"};
     case ReduceOp::kProd: return {element + " *= " + value.text + ";"};
     case ReduceOp::kMax:
     case ReduceOp::kMin: {
@@ -111,6 +113,7 @@ Text Accumulator::result_text(const Text& stored, DType dtype, HelperSet& helper
   if (holds_result) return stored;
   switch (reduce) {
     case ReduceOp::kSum:
+    case ReduceOp::kExtendedSum:
     case ReduceOp::kProd:
       if (type == "long double") return {"static_cast<double>(" + stored.text + ")", kPrimary};
       return cast_text(stored, DType::f64, dtype, helpers);

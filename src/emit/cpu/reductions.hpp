@@ -33,9 +33,8 @@ struct Accumulator {
 std::vector<std::string> reduction_clauses(const std::vector<const Accumulator*>& accumulators,
                                            const std::string& section);
 
-// `extended`: a sum of f64 data. `plain`: of few elements, added in the result's own precision.
-Accumulator make_accumulator(const kernel_ir::Expr& reduce, DType operand, bool extended, bool columns,
-                             bool plain = false);
+// `plain`: of few elements, added in the result's own precision.
+Accumulator make_accumulator(const kernel_ir::Expr& reduce, DType operand, bool columns, bool plain = false);
 
 // What changes nothing when a simple reduction folds it in.
 std::string identity_text(kernel_ir::ReduceOp reduce, DType dtype);

@@ -227,15 +227,14 @@ class Expander {
   }
 
  private:
-  ExprId intern(Expr expr, bool extended = false) {
+  ExprId intern(Expr expr) {
     std::vector<Expr>& exprs = result_.kernel.exprs;
     for (size_t id = 0; id < exprs.size(); ++id) {
-      if (!same(exprs[id], expr) || result_.extended_sum[id] != extended) continue;
+      if (!same(exprs[id], expr)) continue;
       if (exprs[id].name.empty()) exprs[id].name = expr.name;
       return static_cast<ExprId>(id);
     }
     exprs.push_back(std::move(expr));
-    result_.extended_sum.push_back(extended);
     return static_cast<ExprId>(exprs.size() - 1);
   }
 
@@ -275,14 +274,14 @@ class Expander {
     return dtype(id) == to ? id : op(ScalarOp::kCast, to, {id}, name);
   }
 
-  ExprId reduce(ReduceOp op, DType dtype, std::vector<ExprId> operands, std::string name = "", bool extended = false) {
+  ExprId reduce(ReduceOp op, DType dtype, std::vector<ExprId> operands, std::string name = "") {
     Expr expr;
     expr.kind = ExprKind::kReduce;
     expr.reduce = op;
     expr.dtype = dtype;
     expr.operands = std::move(operands);
     expr.name = std::move(name);
-    return intern(std::move(expr), extended);
+    return intern(std::move(expr));
   }
 
   ExprId expand(const Expr& expr) {
@@ -292,7 +291,7 @@ class Expander {
     const bool from_f64 = dtype(x) == DType::f64;
     switch (expr.reduce) {
       case ReduceOp::kSum:
-        return reduce(ReduceOp::kSum, expr.dtype, expr.operands, expr.name, from_f64 && !result_.short_folds);
+        return reduce(sum_of(from_f64 && !result_.short_folds), expr.dtype, expr.operands, expr.name);
       case ReduceOp::kMax: return extreme(ReduceOp::kMax, expr.dtype, x, expr.name);
       case ReduceOp::kMin: return extreme(ReduceOp::kMin, expr.dtype, x, expr.name);
       case ReduceOp::kArgMax: return place_of(extreme(ReduceOp::kMax, dtype(x), x, ""), expr);
@@ -304,6 +303,9 @@ class Expander {
       default: return intern(expr);
     }
   }
+
+  // Double precision is enough for anything but f64 itself.
+  static ReduceOp sum_of(bool is_extended) { return is_extended ? ReduceOp::kExtendedSum : ReduceOp::kSum; }
 
   ExprId extreme(ReduceOp op, DType dtype, ExprId x, const std::string& name) {
     if (dtype != DType::b1) return reduce(op, dtype, {x}, name);
@@ -371,7 +373,7 @@ class Expander {
     const ExprId largest = reduce(ReduceOp::kMax, expr.dtype, {x}, expr.component == 0 ? expr.name : "");
     if (expr.component == 0) return largest;
     const ExprId exponential = op(ScalarOp::kExp, expr.dtype, {op(ScalarOp::kSub, expr.dtype, {x, largest})});
-    return reduce(ReduceOp::kSum, expr.dtype, {exponential}, expr.name, expr.dtype == DType::f64);
+    return reduce(sum_of(expr.dtype == DType::f64), expr.dtype, {exponential}, expr.name);
   }
 
   // Σ sum_i · e^(max_i − max). A part of -inf alone weighs nothing, though its own sum is NaN.
@@ -383,7 +385,7 @@ class Expander {
     const ExprId is_empty = op(ScalarOp::kEqual, DType::b1, {part_max, constant(-__builtin_inf(), dtype(part_max))});
     const ExprId rescaled = op(ScalarOp::kMul, expr.dtype, {part_sum, rescale});
     const ExprId weight = op(ScalarOp::kSelect, expr.dtype, {is_empty, constant(0.0, expr.dtype), rescaled});
-    return reduce(ReduceOp::kSum, expr.dtype, {weight}, expr.name, expr.dtype == DType::f64);
+    return reduce(sum_of(expr.dtype == DType::f64), expr.dtype, {weight}, expr.name);
   }
 
   ExprId moments(const Expr& expr) {
@@ -406,13 +408,13 @@ class Expander {
 
   ExprId moments_of_f64(const Expr& expr) {
     const ExprId x = cast(expr.operands[0], DType::f64);
-    const ExprId total = reduce(ReduceOp::kSum, DType::f64, {x}, "", true);
+    const ExprId total = reduce(ReduceOp::kExtendedSum, DType::f64, {x});
     const ExprId mean = op(ScalarOp::kDiv, DType::f64,
                            {total, constant(static_cast<double>(reduced_elements_), DType::f64)}, "exact_mean");
     if (expr.component == 0) return cast(mean, expr.dtype, expr.name);
     const ExprId deviation = op(ScalarOp::kSub, DType::f64, {x, mean}, "deviation");
     const ExprId square = op(ScalarOp::kMul, DType::f64, {deviation, deviation});
-    return cast(reduce(ReduceOp::kSum, DType::f64, {square}, "exact_squares", true), expr.dtype, expr.name);
+    return cast(reduce(ReduceOp::kExtendedSum, DType::f64, {square}, "exact_squares"), expr.dtype, expr.name);
   }
 
   // The expression where all reduce axes are 0.
@@ -445,14 +447,14 @@ class Expander {
     const ExprId part_count = cast(expr.operands[2], DType::f64);
     const ExprId count = reduce(ReduceOp::kSum, DType::f64, {part_count});
     const ExprId weighted = op(ScalarOp::kMul, DType::f64, {part_count, part_mean});
-    const ExprId mean = op(ScalarOp::kDiv, DType::f64,
-                           {reduce(ReduceOp::kSum, DType::f64, {weighted}, "", from_f64), count}, "exact_mean");
+    const ExprId mean = op(ScalarOp::kDiv, DType::f64, {reduce(sum_of(from_f64), DType::f64, {weighted}), count},
+                           "exact_mean");
     if (expr.component == 0) return cast(mean, expr.dtype, expr.name);
     const ExprId deviation = op(ScalarOp::kSub, DType::f64, {part_mean, mean}, "deviation");
     const ExprId between = op(ScalarOp::kMul, DType::f64,
                               {part_count, op(ScalarOp::kMul, DType::f64, {deviation, deviation})});
     const ExprId square = op(ScalarOp::kAdd, DType::f64, {part_m2, between});
-    return cast(reduce(ReduceOp::kSum, DType::f64, {square}, "exact_squares", from_f64), expr.dtype, expr.name);
+    return cast(reduce(sum_of(from_f64), DType::f64, {square}, "exact_squares"), expr.dtype, expr.name);
   }
 
   const Kernel& source_;

@@ -9,6 +9,7 @@
 //       moments(x)      →  Σ d,  Σ d²  with d = x − x[0]       in double precision, one pass; two passes for f64
 //       arg_max(x)      →  m = max(x),  the least of the places where x = m or x is NaN
 //       any(x)          →  max of 0 and 1
+//   - sums of f64 become extended ones;
 //   - 16- and 8-bit floats that are only moved and chosen are not widened for it;
 //   - equal expressions become one.
 #pragma once
@@ -22,9 +23,8 @@ namespace kw::cpu {
 constexpr int64_t kShort = 8;  // SIMD along fewer elements than this gains nothing
 
 struct Simplified {
-  kernel_ir::Kernel kernel;        // without body
-  std::vector<bool> extended_sum;  // per expression: a sum of f64 data, accumulated beyond double precision
-  bool short_folds = false;        // windows: few elements each, which PyTorch adds up in their own precision too
+  kernel_ir::Kernel kernel;  // without body
+  bool short_folds = false;  // windows: few elements each, which PyTorch adds up in their own precision too
 };
 
 // Axes of extent 1 leave every index.

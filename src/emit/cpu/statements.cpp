@@ -231,8 +231,8 @@ class KernelPrinter {
   Accumulator declare(ExprId id) {
     const Expr& expr = kernel_.exprs[id];
     const bool columns = nest_.form == LoopForm::kColumns;
-    Accumulator accumulator = make_accumulator(expr, kernel_.exprs[expr.operands[0]].dtype,
-                                               simplified_.extended_sum[id], columns, simplified_.short_folds);
+    Accumulator accumulator = make_accumulator(expr, kernel_.exprs[expr.operands[0]].dtype, columns,
+                                               simplified_.short_folds);
     accumulator.variable = accumulator.holds_result ? name_of(id) : names_.fresh("wide_" + name_of(id));
     if (accumulator.tracks_nan) accumulator.nan_flag = names_.fresh(accumulator.variable + "_is_nan");
     accumulator.element = columns ? accumulator.variable + "[" + column_position() + "]" : accumulator.variable;

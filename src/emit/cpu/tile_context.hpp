@@ -34,8 +34,10 @@ struct TileContext {
 
   // What the value is called at this point of the loops, or the expression in its place.
   Text value(tile::Value value, const LanePositions& positions = {}) const {
-    const auto found = written.find(value);
-    return found == written.end() ? text.element(value, positions) : found->second;
+    if (const auto found = written.find(value); found != written.end()) return found->second;
+    const Text element = text.element(value, positions);
+    if (!text.place(value).extended) return element;
+    return {"static_cast<double>(" + element.text + ")", precedence::kPrimary};
   }
   bool is_open(tile::Symbol lane) const {
     for (tile::Symbol one : open)

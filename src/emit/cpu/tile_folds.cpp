@@ -30,7 +30,8 @@ const LoopStep* loop_of(const LoopStep& loop, const Instruction& fold) {
 
 std::string_view clause_of(ReduceOp reduce) {
   switch (reduce) {
-    case ReduceOp::kSum: return "+";
+    case ReduceOp::kSum:
+    case ReduceOp::kExtendedSum: return "+";
     case ReduceOp::kProd: return "*";
     case ReduceOp::kMax: return "max";
     case ReduceOp::kMin: return "min";
@@ -105,7 +106,8 @@ void print_fold_step(TileContext& at, const Instruction& fold) {
     return;
   }
   const DType dtype = at.text.type(result).dtype;
-  if (fold.reduce == ReduceOp::kSum && lower::held_bytes(dtype) >= 4 && !is_narrow_float(dtype)) {
+  const bool adds = fold.reduce == ReduceOp::kSum || fold.reduce == ReduceOp::kExtendedSum;
+  if (adds && lower::held_bytes(dtype) >= 4 && !is_narrow_float(dtype)) {
     at.out.line(fmt::format("{} += {};", sum.text, value.text));
     return;
   }

@@ -40,7 +40,9 @@ class TileText {
 
   // Floats of 16 and 8 bits are held as float, unless they are only moved.
   DType held(tile::Value value) const;
-  std::string held_type(tile::Value value) const { return value_type(held(value)); }
+  std::string held_type(tile::Value value) const {
+    return place(value).extended ? "long double" : value_type(held(value));
+  }
 
   Text index(const tile::Index& index) const;
   bool is_array(tile::Value value) const { return !place(value).lanes.empty(); }

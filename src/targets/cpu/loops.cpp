@@ -239,7 +239,7 @@ class PartsDraft {
 };
 
 // Are rows, or columns side by side, folded element by element? What a program keeps is decided by lowering
-// (lower/repeated.cpp): a schedule that says how much is KernelIR, and so are sums beyond double precision.
+// (lower/repeated.cpp): a schedule that says how much is KernelIR.
 bool folds_elements(const Kernel& kernel) {
   const Part part = whole_of(kernel);
   const Kernel& simple = part.simplified.kernel;
@@ -251,9 +251,10 @@ bool folds_elements(const Kernel& kernel) {
   for (ExprId id = 0; id < static_cast<ExprId>(simple.exprs.size()); ++id) {
     const Expr& expr = simple.exprs[id];
     if (expr.kind != ExprKind::kReduce || !nest.needed[id]) continue;
-    const bool is_simple = expr.reduce == kernel::ReduceOp::kSum || expr.reduce == kernel::ReduceOp::kProd ||
-                           expr.reduce == kernel::ReduceOp::kMax || expr.reduce == kernel::ReduceOp::kMin;
-    if (!is_simple || expr.operands.size() != 1 || part.simplified.extended_sum[id]) return false;
+    const bool is_simple = expr.reduce == kernel::ReduceOp::kSum || expr.reduce == kernel::ReduceOp::kExtendedSum ||
+                           expr.reduce == kernel::ReduceOp::kProd || expr.reduce == kernel::ReduceOp::kMax ||
+                           expr.reduce == kernel::ReduceOp::kMin;
+    if (!is_simple || expr.operands.size() != 1) return false;
   }
   return true;
 }

@@ -109,8 +109,10 @@ class NestEstimate {
     if (one.kind == Kind::kLoad || one.kind == Kind::kStore) return visit_access(one);
     if (one.kind == Kind::kFold) {
       const bool extreme = one.reduce == tile::ReduceOp::kMax || one.reduce == tile::ReduceOp::kMin;
-      // NaN is looked for beside extremes.
-      const double cost = each * (extreme && is_floating(program_.values[one.operands[0]].type.dtype) ? 2 : 1);
+      // NaN is looked for beside extremes. Extended sums have no vectors.
+      const double cost = one.reduce == tile::ReduceOp::kExtendedSum
+                              ? points * kCarryCycles
+                              : each * (extreme && is_floating(program_.values[one.operands[0]].type.dtype) ? 2 : 1);
       instructions_ += cost;
       estimate_.flops += points;
       if (!plan_.places[one.results[0]].lanes.empty()) {
