@@ -155,7 +155,6 @@ struct LoopChoices {
   int64_t columns = 0;          // that a program folds side by side
   int64_t tile = 0;             // side of the tiles where an operand is transposed
   int64_t rows = 0, piece = 0;  // of a scan: walked side by side, and elements of them at a time
-  int64_t keep = 0;             // bytes of values that a program computes once and keeps for a later phase
   int64_t share = 0;            // elements from which on threads share the work
   bool operator==(const LoopChoices&) const = default;
 };

@@ -31,8 +31,7 @@ inline constexpr std::pair<AxisKind, std::string_view> kAxisKindNames[] = {
 // Of LoopChoices, in the text form and in schedules.
 inline constexpr std::pair<int64_t LoopChoices::*, std::string_view> kLoopChoiceNames[] = {
     {&LoopChoices::along, "along"}, {&LoopChoices::columns, "columns"}, {&LoopChoices::tile, "tile"},
-    {&LoopChoices::rows, "rows"},   {&LoopChoices::piece, "piece"},     {&LoopChoices::keep, "keep"},
-    {&LoopChoices::share, "share"},
+    {&LoopChoices::rows, "rows"},   {&LoopChoices::piece, "piece"},     {&LoopChoices::share, "share"},
 };
 
 template <typename Enum, size_t count>

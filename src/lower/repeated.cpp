@@ -66,7 +66,7 @@ class FoldedValues {
 
  private:
   static constexpr int kWorthKeeping = 8;
-  static constexpr int64_t kKeptBytes = 64 * 1024;  // on a thread's stack, and in its caches
+  static constexpr int64_t kKeptBytes = 1024 * 1024;  // in the caches of a core
 
   bool may_repeat(const Instruction& one) {
     const Value value = one.results[0];

@@ -206,7 +206,7 @@ def test_golden_kernel_agrees_with_pytorch(path: Path, special: bool, tmp_path: 
 
 
 # Whatever a schedule says of the loops.
-@pytest.mark.parametrize("choices", ["along 1", "columns 16 tile 8 rows 3 piece 64 keep 1 share 1"])
+@pytest.mark.parametrize("choices", ["along 1", "columns 16 tile 8 rows 3 piece 64 share 1"])
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_loops_as_told_compute_the_same(path: Path, choices: str, tmp_path: Path) -> None:
     kept = [line for line in path.read_text().splitlines(keepends=True) if not line.startswith("  loops")]

@@ -337,6 +337,7 @@ TEST(SchedulesFromOutside, AnotherSchedulersOrTargetsParameterIsRefused) {
   EXPECT_NE(refusal(told(kSum), "ahead", 2), "");
   EXPECT_NE(refusal(told(kSum), "tile", 32), "");
   EXPECT_NE(refusal(told(kSum, "cpu"), "num_warps", 4), "");
+  EXPECT_NE(refusal(told(kSum, "cpu"), "keep", 65536).find("which it does not take"), std::string::npos);
   EXPECT_NE(refusal(told(kSum, "cpu"), "across", 1), "");
   EXPECT_EQ(refusal(told(kPool, "cpu"), "across", 1), "");
   Told call = told(kSum);

@@ -359,7 +359,7 @@ class Planner {
       const int64_t block = nest_.block_of(nest_.vector_axis);
       elements *= block ? block : extent(nest_.vector_axis);
     }
-    int64_t room = or_else(kernel_.loops.keep, kKeptBytes);
+    int64_t room = kKeptBytes;
     std::vector<int> uses = times();
     for (size_t id = expr_count(); id-- > 0;) {
       if (uses[id] < 2 || cost_with_operands(static_cast<ExprId>(id)) < kWorthKeeping) continue;

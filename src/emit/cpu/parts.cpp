@@ -33,14 +33,13 @@ std::vector<Part> parts_of(const Kernel& kernel) {
 
 const std::vector<ChoiceLimits>& choice_limits() {
   constexpr int64_t kNever = int64_t{1} << 40;
-  // `rows` pieces and `keep` bytes lie on a thread's stack.
+  // `rows` pieces lie on a thread's stack.
   static const std::vector<ChoiceLimits> limits = {
       {&LoopChoices::along, 15, false, {0, 1}},
       {&LoopChoices::columns, 4096, true, {16, 32, 64, 128, 256, 512, 1024}},
       {&LoopChoices::tile, 512, true, {8, 16, 32, 64, 128}},
       {&LoopChoices::rows, 16, false, {1, 2, 4, 8, 16}},
       {&LoopChoices::piece, 4096, true, {128, 256, 512, 1024, 2048}},
-      {&LoopChoices::keep, 1 << 20, false, {1, 16 << 10, 64 << 10, 256 << 10}},
       {&LoopChoices::share, kNever, false, {4096, 32768, 262144, kNever}},
   };
   return limits;
@@ -62,8 +61,6 @@ std::vector<int64_t LoopChoices::*> choices_of(const Kernel& kernel) {
     choices.push_back(&LoopChoices::rows);
     if (!sorts(kernel)) choices.push_back(&LoopChoices::piece);
   }
-  if (any([](const Part& part) { return part.nest.last_phase > 0 && part.nest.form != LoopForm::kScanRows; }))
-    choices.push_back(&LoopChoices::keep);
   if (elements < (int64_t{1} << 22)) choices.push_back(&LoopChoices::share);
   return choices;
 }

@@ -238,13 +238,12 @@ class PartsDraft {
   std::vector<int> uses_;                      // [expression of a part]
 };
 
-// Are rows, or columns side by side, folded element by element? What a program keeps is decided by lowering
-// (lower/repeated.cpp): a schedule that says how much is KernelIR.
+// Are rows, or columns side by side, folded element by element?
 bool folds_elements(const Kernel& kernel) {
   const Part part = whole_of(kernel);
   const Kernel& simple = part.simplified.kernel;
   const LoopNest& nest = part.nest;
-  if (nest.form == LoopForm::kScanRows || kernel.loops.keep != 0) return false;
+  if (nest.form == LoopForm::kScanRows) return false;
   if (std::any_of(simple.axes.begin(), simple.axes.end(),
                   [](const kernel_ir::Axis& axis) { return axis.extent > kLongestRow; }))
     return false;

@@ -12,7 +12,6 @@ constexpr Meaning kMeanings[] = {
     {"across", "1: the SIMD loop runs along the window instead of across neighbouring windows"},
     {"along", "which axis the SIMD loop runs along: 0 the one that suits memory best, 1 the next"},
     {"columns", "columns that are folded side by side; more keeps more partial results in registers and cache"},
-    {"keep", "bytes of intermediate values kept for a later phase instead of computing them again; 1 keeps none"},
     {"keys", "keys of attention that are folded at a time"},
     {"piece", "elements of a scan that are computed with SIMD at a time"},
     {"queries", "queries of attention that a thread takes at a time"},
