@@ -84,7 +84,7 @@ class Arranger {
   void run() {
     find_needed();
     find_phases();
-    if (delays_loads(kernel_)) delay_loads();
+    if (!looped_ && delays_loads(kernel_, tile(), kernel_.num_warps, kernel_.max_registers)) delay_loads();
     kernel_.body.clear();
     for (int phase = 0; phase <= last_phase_; ++phase) arrange_phase(phase);
     for (size_t index = 0; index < kernel_.stores.size(); ++index)
@@ -102,6 +102,12 @@ class Arranger {
     for (size_t axis = 0; axis < axes.size(); ++axis)
       if (axes[axis] && is_serial(kernel_.axes[axis])) return true;
     return false;
+  }
+
+  double tile() const {
+    double tile = 1;
+    for (const Axis& axis : kernel_.axes) tile *= static_cast<double>(axis.block);
+    return tile;
   }
 
   // Does the value have to be computed inside the loop over the reduce or scan axes?
@@ -269,13 +275,10 @@ class Arranger {
 
 void arrange(Kernel& kernel) { Arranger(kernel).run(); }
 
-bool delays_loads(const Kernel& kernel) {
+bool delays_loads(const Kernel& kernel, double tile, int warps, int max_registers) {
   constexpr double kOfUnit = 65536, kMost = 255, kShare = 0.75;
-  if (std::any_of(kernel.axes.begin(), kernel.axes.end(), [](const Axis& axis) { return axis.looped; })) return false;
-  double tile = 1;
-  for (const Axis& axis : kernel.axes) tile *= static_cast<double>(axis.block);
-  const double threads = 32.0 * kernel.num_warps;
-  const double registers = kernel.max_registers > 0 ? kernel.max_registers : std::min(kMost, kOfUnit / threads);
+  const double threads = 32.0 * warps;
+  const double registers = max_registers > 0 ? max_registers : std::min(kMost, kOfUnit / threads);
   const auto axes = axes_of_exprs(kernel);
   std::vector<bool> needed(kernel.exprs.size());
   for (const Store& store : kernel.stores) needed[store.value] = true;

@@ -23,8 +23,8 @@ enum class AxisKind {
   kScan,  // walked in order by Scan expressions and stored over; a kernel has at most one, and no reduce axes beside it
 };
 
-// Triton: an axis with block > 1 is a dimension of the tile (blocks are powers of two); with block 1 it is a scalar per
-// program. CPU: `block` is the grain of the OpenMP loop for parallel axes; the axis with vector=true is the SIMD loop.
+// A GPU's schedulers give axes their schedules beside the kernel (plan/lifted_kernel.hpp). What stands here is read by
+// the printer of KernelIR, and by what it is estimated by; the axis with vector=true is the SIMD loop of a CPU.
 struct Axis {
   std::string name;  // "row", "column", "channel": a Python and C++ identifier
   int64_t extent = 1;
@@ -238,7 +238,8 @@ void check_kernel(const Kernel& kernel);
 void arrange(Kernel& kernel);
 
 // Would what is loaded at the start, of rows that a program has whole, take most of a thread's registers? Then what
-// only a later round of folds needs is loaded then.
-bool delays_loads(const Kernel& kernel);
+// only a later round of folds needs is loaded then. `tile`: points of a block; `max_registers`: 0 where all may be
+// taken.
+bool delays_loads(const Kernel& kernel, double tile, int warps, int max_registers);
 
 }  // namespace kw::kernel_ir

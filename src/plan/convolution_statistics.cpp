@@ -105,12 +105,11 @@ void ConvolutionStatistics::store_parts(ScheduledDraft& draft, const Part& part,
 
 void ConvolutionStatistics::combine() {
   LoweredGroup finish = combine_parts(*group_.statistics->group, parts_, result_.scratch);
-  kernel_ir::Axis& parts = finish.kernel.axes.back();
-  parts.block = std::min(next_power_of_two(parts.extent), kWidest);
-  parts.looped = parts.extent > kWidest;
-  finish.kernel.num_warps = static_cast<int>(std::clamp<int64_t>(parts.block / 256, 1, 16));
-  finish.kernel.num_stages = 1;
-  result_.tiles.push_back(as_tiles(std::move(finish)));
+  const int64_t parts = finish.kernel.axes.back().extent, width = std::min(next_power_of_two(parts), kWidest);
+  lower::KernelSchedule schedule = in_single_points(finish.kernel, std::clamp<int64_t>(width / 256, 1, 16));
+  schedule.cache_hints = true;
+  if (parts > kWidest) schedule.axes.back() = in_loop(width);
+  result_.tiles.push_back(as_tiles(std::move(finish), std::move(schedule)));
 }
 
 }  // namespace kw::plan

@@ -31,21 +31,12 @@ kernel::BufferRole role_of(const kernel_ir::Kernel& kernel, int buffer) {
   return role;
 }
 
-// `unrolled` axes only as far as loops may be written out.
-lower::AxisSchedule schedule_of(const kernel_ir::Axis& axis, int stages) {
-  const bool unrolled = axis.unrolled && axis.extent <= tile::kMostUnrolled;
-  if (unrolled) return {.mapping = lower::Mapping::kLoop, .width = axis.block, .unrolled = true};
-  if (axis.looped) return {.mapping = lower::Mapping::kLoop, .width = axis.block, .stages = stages};
-  const bool whole = axis.kind != AxisKind::kParallel || (axis.extent > 0 && axis.block >= axis.extent);
-  return {.mapping = whole ? lower::Mapping::kTile : lower::Mapping::kGrid, .width = axis.block};
-}
-
 // Has a program a block of elements along which nothing is folded, beside parts that are? These parts take few
 // registers, and what comes after would wait for its loads.
-bool computes_beside_folds(const kernel_ir::Kernel& kernel) {
+bool computes_beside_folds(const kernel_ir::Kernel& kernel, const lower::KernelSchedule& schedule) {
   const std::vector<std::vector<bool>> axes = kernel_ir::axes_of_exprs(kernel);
   for (size_t axis = 0; axis < kernel.axes.size(); ++axis) {
-    if (kernel.axes[axis].kind != AxisKind::kParallel || kernel.axes[axis].block == 1) continue;
+    if (kernel.axes[axis].kind != AxisKind::kParallel || schedule.axes[axis].width == 1) continue;
     const bool folded_along = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const auto& expr) {
       return expr.kind == kernel_ir::ExprKind::kReduce &&
              std::any_of(expr.operands.begin(), expr.operands.end(), [&](auto operand) { return axes[operand][axis]; });
@@ -55,65 +46,46 @@ bool computes_beside_folds(const kernel_ir::Kernel& kernel) {
   return false;
 }
 
+bool is_walked(const lower::AxisSchedule& axis) { return axis.mapping == lower::Mapping::kLoop; }
+
+bool delays_loads(const kernel_ir::Kernel& kernel, const lower::KernelSchedule& schedule) {
+  if (std::any_of(schedule.axes.begin(), schedule.axes.end(), is_walked)) return false;
+  double tile = 1;
+  for (const lower::AxisSchedule& axis : schedule.axes) tile *= static_cast<double>(axis.width);
+  return kernel_ir::delays_loads(kernel, tile, schedule.warps, schedule.max_registers);
+}
+
 class Lifter {
  public:
-  Lifter(LoweredGroup group, const Walk& walk, bool cooperative = false)
+  Lifter(LoweredGroup group, lower::KernelSchedule schedule)
       : group_(std::move(group)),
-        walk_(walk),
-        cooperative_(cooperative),
+        schedule_(std::move(schedule)),
         draft_(group_.kernel.name, group_.kernel.doc),
         uses_(group_.kernel.exprs.size()) {}
 
   ScheduledTiles run() {
     const kernel_ir::Kernel& kernel = group_.kernel;
+    KW_ASSERT(schedule_.axes.size() == kernel.axes.size(), "kernel '" + kernel.name + "' has axes without a schedule");
     add_buffers();
     std::vector<kernel::Symbol> folded;
-    folds_ = std::any_of(kernel.axes.begin(), kernel.axes.end(),
-                         [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce; });
-    for (const kernel_ir::Axis& axis : kernel.axes) {
-      const bool folds = axis.kind == AxisKind::kReduce;
-      if (axis.extent == 1 && axis.kind == AxisKind::kParallel) {
+    for (size_t axis = 0; axis < kernel.axes.size(); ++axis) {
+      const kernel_ir::Axis& one = kernel.axes[axis];
+      if (one.extent == 1 && one.kind == AxisKind::kParallel) {
         axes_.emplace_back(0);
         continue;
       }
-      lower::AxisSchedule schedule = schedule_of(axis, kernel.num_stages);
-      if (folds && cooperative_)
-        schedule = {.mapping = lower::Mapping::kGrid, .width = axis.block, .cooperative = true};
-      if (axis.kind == AxisKind::kScan) {
-        schedule.network = walk_.network;
-        schedule.ahead = axis.looped ? walk_.ahead : 1;
-      }
-      schedule.stops = walk_.stops && folds && axis.looped && !schedule.unrolled;
-      const kernel::Symbol symbol = draft_.mapped(axis.name, axis.extent, schedule);
+      const kernel::Symbol symbol = draft_.mapped(one.name, one.extent, schedule_.axes[axis]);
       axes_.push_back(kernel::symbol_index(symbol));
-      if (folds) folded.push_back(symbol);
+      if (one.kind == AxisKind::kReduce) folded.push_back(symbol);
     }
+    folds_ = !folded.empty();
     const auto place = [](int buffer, const kernel::Index& index) { return KernelDraft::access(buffer, {index}); };
     Lift lift(draft_.build, kernel, axes_, {}, place, folded);
     for (const kernel_ir::Store& store : kernel.stores) name_all(lift, store.value);
     for (const bool last : {false, true})
       for (const kernel_ir::Store& store : kernel.stores)
         if (store.last == last) lift.store(store, unseen_by(store));
-    draft_.schedule.warps = kernel.num_warps;
-    draft_.schedule.max_registers = kernel.max_registers;
-    // What neighbouring windows share is for the cache to keep, as it does by itself.
-    const bool slides = std::any_of(kernel.axes.begin(), kernel.axes.end(),
-                                    [](const kernel_ir::Axis& axis) { return axis.unrolled; });
-    draft_.schedule.cache_hints = (folds_ && !slides) || kernel_ir::scan_axis_of(kernel) >= 0;
-    draft_.schedule.serpentine = std::any_of(kernel.axes.begin(), kernel.axes.end(), [](const kernel_ir::Axis& axis) {
-      return axis.looped && axis.kind == AxisKind::kReduce;
-    });
-    // What is loaded late must not have been written before.
-    const auto last_stores = std::count_if(kernel.stores.begin(), kernel.stores.end(),
-                                           [](const kernel_ir::Store& store) { return store.last; });
-    draft_.schedule.loads_first = last_stores > 1 || (!walk_.wide_accesses && (!kernel_ir::delays_loads(kernel) ||
-                                                                               computes_beside_folds(kernel)));
-    draft_.schedule.approximate = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const auto& store) {
-      const DType dtype = kernel.buffers[store.access.buffer].dtype;
-      return dtype == DType::f16 || dtype == DType::bf16;
-    });
-    draft_.schedule.wide_accesses = walk_.wide_accesses;
-    return lowered(draft_, draft_.schedule);
+    return lowered(draft_, words());
   }
 
  private:
@@ -125,6 +97,25 @@ class Lifter {
                                      group_.buffers[buffer]);
       if (!one.aligned) draft_.build.align(made, size_of(one.dtype));
     }
+  }
+
+  // Of the axes that are left, with what the kernel tells.
+  lower::KernelSchedule words() const {
+    const kernel_ir::Kernel& kernel = group_.kernel;
+    lower::KernelSchedule words = schedule_;
+    words.axes = draft_.schedule.axes;
+    for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
+      words.serpentine |= kernel.axes[axis].kind == AxisKind::kReduce && is_walked(schedule_.axes[axis]);
+    // What is loaded late must not have been written before.
+    const auto last_stores = std::count_if(kernel.stores.begin(), kernel.stores.end(),
+                                           [](const kernel_ir::Store& store) { return store.last; });
+    words.loads_first = last_stores > 1 || (!words.wide_accesses && (!delays_loads(kernel, schedule_) ||
+                                                                     computes_beside_folds(kernel, schedule_)));
+    words.approximate = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const auto& store) {
+      const DType dtype = kernel.buffers[store.access.buffer].dtype;
+      return dtype == DType::f16 || dtype == DType::bf16;
+    });
+    return words;
   }
 
   // The axes on which neither the place nor the value of a scatter depends.
@@ -155,26 +146,46 @@ class Lifter {
   }
 
   LoweredGroup group_;
-  const Walk walk_;
-  const bool cooperative_;
+  const lower::KernelSchedule schedule_;  // of all axes
   ScheduledDraft draft_;
   std::vector<kernel::Index> axes_;  // what each of the kernel's is
   std::vector<int> uses_;            // [expression]
   bool folds_ = false;
 };
 
-}  // namespace
-
-ScheduledTiles as_tiles(LoweredGroup group, const Walk& walk) {
-  name_axes(group.kernel);
-  if (is_bags(group)) name_bags(group.kernel);
-  else if (is_sliding(group)) name_windows(group.kernel);
-  return Lifter(std::move(group), walk).run();
+// Naming adds an axis of one point where there is no parallel one.
+void name_all_axes(kernel_ir::Kernel& kernel, lower::KernelSchedule& schedule) {
+  name_axes(kernel);
+  if (schedule.axes.size() < kernel.axes.size()) schedule.axes.insert(schedule.axes.begin(), lower::AxisSchedule{});
 }
 
-ScheduledTiles as_cooperative_tiles(LoweredGroup group, std::vector<Scratch>& scratch) {
-  name_axes(group.kernel);
-  ScheduledTiles tiles = Lifter(std::move(group), {}, true).run();
+}  // namespace
+
+lower::AxisSchedule in_blocks(const kernel_ir::Axis& axis, int64_t width) {
+  const bool whole = axis.kind != AxisKind::kParallel || (axis.extent > 0 && width >= axis.extent);
+  return {.mapping = whole ? lower::Mapping::kTile : lower::Mapping::kGrid, .width = width};
+}
+
+lower::AxisSchedule in_loop(int64_t width) { return {.mapping = lower::Mapping::kLoop, .width = width, .stages = 1}; }
+
+lower::KernelSchedule in_single_points(const kernel_ir::Kernel& kernel, int64_t warps) {
+  lower::KernelSchedule schedule;
+  for (const kernel_ir::Axis& axis : kernel.axes)
+    schedule.axes.push_back(in_blocks(axis, kernel_ir::is_serial(axis) ? next_power_of_two(axis.extent) : 1));
+  schedule.warps = static_cast<int>(warps);
+  return schedule;
+}
+
+ScheduledTiles as_tiles(LoweredGroup group, lower::KernelSchedule schedule) {
+  name_all_axes(group.kernel, schedule);
+  if (is_bags(group)) name_bags(group.kernel);
+  else if (is_sliding(group)) name_windows(group.kernel);
+  return Lifter(std::move(group), std::move(schedule)).run();
+}
+
+ScheduledTiles as_cooperative_tiles(LoweredGroup group, lower::KernelSchedule schedule, std::vector<Scratch>& scratch) {
+  name_all_axes(group.kernel, schedule);
+  ScheduledTiles tiles = Lifter(std::move(group), std::move(schedule)).run();
   for (size_t buffer = tiles.buffers.size(); buffer < tiles.program.buffers.size(); ++buffer) {
     const tile::Buffer& one = tiles.program.buffers[buffer];
     Scratch tensor;

@@ -1,25 +1,24 @@
-// A kernel in KernelIR whose axes have blocks, as a Kernel with its KernelSchedule and the tile program of both.
+// A kernel in KernelIR and its schedule, as a Kernel with its KernelSchedule and the tile program of both.
 #pragma once
 
+#include "lower/schedule.hpp"
 #include "plan/scheduler.hpp"
 
 namespace kw::plan {
 
-// How a block goes along what it walks (lower::AxisSchedule, lower::KernelSchedule).
-struct Walk {
-  bool network = false;        // scans: products in one order
-  int64_t ahead = 1;           // of rows that are scanned: blocks that are read before the first of them is worked on
-  bool stops = false;          // loops end where the data say that their folds do
-  bool wide_accesses = false;  // elements side by side are read and written together
-};
+// How an axis is taken by blocks of so many points, by a tile where that is all of it; and how it is walked.
+lower::AxisSchedule in_blocks(const kernel_ir::Axis& axis, int64_t width);
+lower::AxisSchedule in_loop(int64_t width);
+// Blocks of one point, and all of what is folded or scanned in tiles.
+lower::KernelSchedule in_single_points(const kernel_ir::Kernel& kernel, int64_t warps);
 
-// What one block covers is a tile, what it walks a loop, what several share out is in the grid, and what has one point
-// only is no axis. Without loops, all that a block reads is there before it stores anything, so that a result may take
-// an operand's memory.
-ScheduledTiles as_tiles(LoweredGroup group, const Walk& walk = {});
+// `schedule` has an entry for each axis of the kernel, and the words that are the scheduler's to choose; which loads
+// come first, which walks turn round and what may be approximate is told from the kernel. What has one point only is no
+// axis. Without loops, all that a block reads is there before it stores anything, so that a result may take an
+// operand's memory.
+ScheduledTiles as_tiles(LoweredGroup group, lower::KernelSchedule schedule);
 
-// Of rows that several blocks share (AxisSchedule::cooperative): each has a block of every reduce axis, and none is
-// looped over. Where they meet is in new scratch tensors.
-ScheduledTiles as_cooperative_tiles(LoweredGroup group, std::vector<Scratch>& scratch);
+// Of rows that several blocks share (AxisSchedule::cooperative). Where they meet is in new scratch tensors.
+ScheduledTiles as_cooperative_tiles(LoweredGroup group, lower::KernelSchedule schedule, std::vector<Scratch>& scratch);
 
 }  // namespace kw::plan

@@ -11,6 +11,7 @@
 #include "plan/estimate.hpp"
 #include "plan/lift.hpp"
 #include "plan/lifted_kernel.hpp"
+#include "scheduled_text.hpp"
 #include "targets/targets.hpp"
 #include "tile/interpreter.hpp"
 
@@ -155,7 +156,10 @@ TEST(LiftedKernels, WindowsCostWhatTheirKernelsDo) {
   for (const bool wide : {true, false}) {
     LoweredGroup group = group_of(wide ? written_out : walked);
     group.windowed = true;
-    const tile::Program program = as_tiles(group, {.stops = true, .wide_accesses = wide}).program;
+    lower::KernelSchedule schedule = schedule_of(group.kernel);
+    for (lower::AxisSchedule& axis : schedule.axes) axis.stops = axis.mapping == lower::Mapping::kLoop;
+    schedule.wide_accesses = wide;
+    const tile::Program program = as_tiles(group, schedule).program;
     const KernelEstimate before = estimate(group.kernel, device), after = estimate(program, device);
     EXPECT_NEAR(after.memory_bytes / before.memory_bytes, 1.0, 0.01) << program.name;
     EXPECT_NEAR(after.seconds / before.seconds, 1.0, 0.03) << program.name;

@@ -14,7 +14,7 @@
 #include "emit/python_text.hpp"
 #include "emit/scratch_memory.hpp"
 #include "ir/text.hpp"
-#include "plan/lifted_kernel.hpp"
+#include "scheduled_text.hpp"
 #include "support/text.hpp"
 
 using namespace kw;

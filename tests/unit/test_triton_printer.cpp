@@ -8,7 +8,7 @@
 
 #include "emit/kernel_text.hpp"
 #include "emit/target_printer.hpp"
-#include "plan/lifted_kernel.hpp"
+#include "scheduled_text.hpp"
 #include "support/text.hpp"
 
 using namespace kw;

@@ -59,19 +59,20 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   order_by_stride(kernel);
   const ParameterTable& table = takes();
   const int inner = parallel_axes(kernel) - 1;
+  lower::KernelSchedule schedule = in_single_points(kernel, table.read(parameters, "num_warps"));
+  schedule.cache_hints = true;
   for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
-    auto& one = kernel.axes[axis];
-    const bool serial = one.kind == AxisKind::kReduce;
-    one.block = 1;
-    if (axis == inner && inner > 0)
-      one.block = std::min(table.read(parameters, "x_block"), next_power_of_two(one.extent));
-    if (serial) one.block = std::min(table.read(parameters, "r_block"), next_power_of_two(one.extent));
-    one.looped = serial && one.block < one.extent;
+    const kernel_ir::Axis& one = kernel.axes[axis];
+    const auto width = [&](std::string_view name) {
+      return std::min(table.read(parameters, name), next_power_of_two(one.extent));
+    };
+    if (axis == inner && inner > 0) schedule.axes[axis] = in_blocks(one, width("x_block"));
+    if (one.kind != AxisKind::kReduce || width("r_block") >= one.extent) continue;
+    schedule.axes[axis] = in_loop(width("r_block"));
+    schedule.axes[axis].stops = true;
   }
-  kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
-  kernel.num_stages = 1;
   ScheduledGroup result;
-  result.tiles.push_back(as_tiles(std::move(group), {.stops = true}));
+  result.tiles.push_back(as_tiles(std::move(group), std::move(schedule)));
   return result;
 }
 

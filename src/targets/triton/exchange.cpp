@@ -130,19 +130,19 @@ std::optional<ScheduledTiles> spread_rows(LoweredGroup group, int64_t block, con
   const int64_t per_row = programs_for_row(kernel, block), rows = parallel_points(kernel);
   if (per_row < 2 || per_row > sure_to_run(device) || rows * per_row * slots > std::numeric_limits<int32_t>::max())
     return std::nullopt;
-  for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
-    auto& one = kernel.axes[axis];
-    one.looped = false;
-    one.block = axis + 1 == static_cast<int>(kernel.axes.size()) ? block : 1;
-  }
-  kernel.num_warps = static_cast<int>(kThreads / 32);
+  lower::KernelSchedule schedule = in_single_points(kernel, kThreads / 32);
+  schedule.cache_hints = true;
+  for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
+    if (kernel_ir::is_serial(kernel.axes[axis]))
+      schedule.axes[axis] = {
+          .mapping = lower::Mapping::kGrid, .width = axis + 1 == kernel.axes.size() ? block : 1, .cooperative = true};
   // Six programs a multiprocessor instead of five: group norm over rows of 2 M elements in 4.3 ms instead of 5.2. With
   // masks, or another tensor of the row's length, that many would spill.
   const auto axes = kernel_ir::axes_of_exprs(kernel);
   int loads = 0;
   for (size_t id = 0; id < kernel.exprs.size(); ++id) loads += kernel_ir::is_load(kernel.exprs[id]) && axes[id].back();
-  if (kernel.axes.back().extent % block == 0 && loads == 1) kernel.max_registers = 80;
-  return as_cooperative_tiles(std::move(group), scratch);
+  if (kernel.axes.back().extent % block == 0 && loads == 1) schedule.max_registers = 80;
+  return as_cooperative_tiles(std::move(group), std::move(schedule), scratch);
 }
 
 }  // namespace kw::triton

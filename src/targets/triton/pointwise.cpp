@@ -174,26 +174,24 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     if (flatten(kernel, first, before - 1) && kernel.axes.size() == static_cast<size_t>(first) + 1)
       flatten(kernel, 0, first - 1);
   }
-  for (auto& axis : kernel.axes) axis.block = 1;
+  lower::KernelSchedule schedule = in_single_points(kernel, table.read(parameters, "num_warps"));
+  const auto take = [&](size_t axis, int64_t width) { schedule.axes[axis] = in_blocks(kernel.axes[axis], width); };
   if (!kernel.axes.empty()) {
-    auto& inner = kernel.axes.back();
+    const size_t inner = kernel.axes.size() - 1;
+    const int64_t extent = kernel.axes[inner].extent;
     if (transposed >= 0) {
-      inner.block = std::min<int64_t>(std::min<int64_t>(block, 64), next_power_of_two(inner.extent));
-      kernel.axes[transposed].block = std::min<int64_t>(std::min<int64_t>(block, 64),
-                                                        next_power_of_two(kernel.axes[transposed].extent));
+      for (const size_t axis : {inner, static_cast<size_t>(transposed)})
+        take(axis, std::min(std::min<int64_t>(block, 64), next_power_of_two(kernel.axes[axis].extent)));
     } else {
-      inner.block = std::min<int64_t>(block, std::max<int64_t>(next_power_of_two(inner.extent), 1));
-      if (layout == kShortAxes) inner.block = std::min(inner.block, block_of_row(inner.extent));
-      if ((layout == kWholeRows || layout == kShortAxes) && kernel.axes.size() > 1) {
-        auto& rows = kernel.axes[kernel.axes.size() - 2];
-        rows.block = std::max<int64_t>(1, std::min<int64_t>(block / inner.block, next_power_of_two(rows.extent)));
-      }
+      int64_t width = std::min<int64_t>(block, std::max<int64_t>(next_power_of_two(extent), 1));
+      if (const int64_t row = block_of_row(extent); layout == kShortAxes && row > 0) width = std::min(width, row);
+      take(inner, width);
+      if ((layout == kWholeRows || layout == kShortAxes) && inner > 0)
+        take(inner - 1, std::clamp<int64_t>(block / width, 1, next_power_of_two(kernel.axes[inner - 1].extent)));
     }
   }
-  kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
-  kernel.num_stages = 1;
   ScheduledGroup result;
-  result.tiles.push_back(as_tiles(std::move(group)));
+  result.tiles.push_back(as_tiles(std::move(group), std::move(schedule)));
   return result;
 }
 

@@ -376,8 +376,8 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   return ranges;
 }
 
-// Blocks on the axes of one prepared kernel.
-void block(Kernel& kernel, const Parameters& parameters, const ParameterTable& table) {
+// Of one prepared kernel, of which axes may become one.
+lower::KernelSchedule schedule_of(Kernel& kernel, const Parameters& parameters, const ParameterTable& table) {
   const Rows rows = rows_of(kernel);
   int parallel = rows.parallel;
   const int64_t x_block = table.read(parameters, "x_block");
@@ -391,26 +391,24 @@ void block(Kernel& kernel, const Parameters& parameters, const ParameterTable& t
   const bool short_inner = static_cast<int>(kernel.axes.size()) - parallel > 1 &&
                            inner_length < table.read(parameters, "r_block");
   if (persistent || short_inner) flatten(kernel, parallel, static_cast<int>(kernel.axes.size()) - 1);
-  for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
-    auto& one = kernel.axes[axis];
-    const bool innermost = axis + 1 == (axis < parallel ? parallel : static_cast<int>(kernel.axes.size()));
-    one.block = 1;
-    one.looped = false;
+  lower::KernelSchedule schedule = in_single_points(kernel, table.read(parameters, "num_warps"));
+  schedule.cache_hints = true;
+  const int axes = static_cast<int>(kernel.axes.size());
+  for (int axis = 0; axis < axes; ++axis) {
+    const kernel_ir::Axis& one = kernel.axes[axis];
+    const bool innermost = axis + 1 == (axis < parallel ? parallel : axes);
+    const int64_t width = next_power_of_two(one.extent);
     if (one.kind == AxisKind::kParallel) {
-      if (innermost) one.block = std::min(x_block, next_power_of_two(one.extent));
+      if (innermost) schedule.axes[axis] = in_blocks(one, std::min(x_block, width));
       continue;
     }
-    const bool whole = persistent && static_cast<int>(kernel.axes.size()) - parallel == 1 &&
-                       next_power_of_two(one.extent) <= kMostLanes;
-    one.looped = !whole;
-    if (whole) one.block = next_power_of_two(one.extent);
-    else if (innermost) one.block = std::min(table.read(parameters, "r_block"), next_power_of_two(one.extent));
+    if (persistent && axes - parallel == 1 && width <= kMostLanes) continue;
+    schedule.axes[axis] = in_loop(innermost ? std::min(table.read(parameters, "r_block"), width) : 1);
   }
-  while (parallel > 0 && kernel.axes[parallel - 1].block > 1 &&
-         kernel.axes[parallel - 1].block * kernel.axes.back().block > kMostLanes)
-    kernel.axes[parallel - 1].block /= 2;
-  kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
-  kernel.num_stages = 1;
+  const auto is_too_large = [&](int64_t width) { return width > 1 && width * schedule.axes.back().width > kMostLanes; };
+  while (parallel > 0 && is_too_large(schedule.axes[parallel - 1].width))
+    schedule.axes[parallel - 1] = in_blocks(kernel.axes[parallel - 1], schedule.axes[parallel - 1].width / 2);
+  return schedule;
 }
 
 // The parallel axis along which a long load (a weight along the row) is the same and another is not; −1 when there is
@@ -428,43 +426,48 @@ int row_axis_sharing_loads(const Kernel& kernel, int inner) {
 
 // Full-size results from the parts' results: each program combines its row's few parts, then walks a stretch of the
 // row.
-void block_full_finish(Kernel& kernel, const DeviceDescription& device) {
-  const int parts = static_cast<int>(kernel.axes.size()) - 1;
-  int inner = parts - 1;
-  for (int axis = 0; axis < parts; ++axis) kernel.axes[axis].block = 1;
+lower::KernelSchedule schedule_of_full_finish(const Kernel& kernel, const DeviceDescription& device) {
+  const int inner = static_cast<int>(kernel.axes.size()) - 2;
+  lower::KernelSchedule schedule = in_single_points(kernel, 4);
+  schedule.cache_hints = true;
   int64_t wanted = 4096;
   while (wanted > 1024 && ceil_divide(parallel_points(kernel), wanted) < 4 * device.units) wanted /= 2;
   // Weights along the row are read once for all rows of a tile instead of once a row: 0.145 instead of 0.249 ms on 16
   // rows of 4 M elements.
   if (const int rows = row_axis_sharing_loads(kernel, inner); rows >= 0) {
-    kernel.axes[rows].block = std::min<int64_t>(16, next_power_of_two(kernel.axes[rows].extent));
-    wanted = std::max<int64_t>(256, wanted / kernel.axes[rows].block);
+    const int64_t height = std::min<int64_t>(16, next_power_of_two(kernel.axes[rows].extent));
+    schedule.axes[rows] = in_blocks(kernel.axes[rows], height);
+    wanted = std::max<int64_t>(256, wanted / height);
   }
-  kernel.axes[inner].block = std::min<int64_t>(wanted, next_power_of_two(kernel.axes[inner].extent));
-  kernel.axes[parts].block = next_power_of_two(kernel.axes[parts].extent);
-  kernel.num_warps = kernel.axes[inner].block >= 2048 ? 8 : 4;
-  kernel.num_stages = 1;
+  const int64_t width = std::min<int64_t>(wanted, next_power_of_two(kernel.axes[inner].extent));
+  schedule.axes[inner] = in_blocks(kernel.axes[inner], width);
+  if (width >= 2048) schedule.warps = 8;
+  return schedule;
 }
 
-void block_row_finish(Kernel& kernel) {
+lower::KernelSchedule schedule_of_row_finish(const Kernel& kernel) {
   const int parts = static_cast<int>(kernel.axes.size()) - 1;
-  for (int axis = 0; axis < parts; ++axis) kernel.axes[axis].block = 1;
   const int64_t width = next_power_of_two(kernel.axes[parts].extent);
-  kernel.axes[parts].block = width;
-  if (parts > 0)
-    kernel.axes[parts - 1].block = std::min<int64_t>(std::max<int64_t>(1, 1024 / width),
-                                                     next_power_of_two(kernel.axes[parts - 1].extent));
-  kernel.num_warps = width >= 2048 ? 8 : width >= 512 ? 4 : 1;
-  kernel.num_stages = 1;
+  lower::KernelSchedule schedule = in_single_points(kernel, width >= 2048 ? 8 : width >= 512 ? 4 : 1);
+  schedule.cache_hints = true;
+  if (parts > 0) {
+    const kernel_ir::Axis& inner = kernel.axes[parts - 1];
+    schedule.axes[parts - 1] = in_blocks(
+        inner, std::min<int64_t>(std::max<int64_t>(1, 1024 / width), next_power_of_two(inner.extent)));
+  }
+  return schedule;
 }
 
-// Can the last program of `before` combine all rows' parts by itself, in registers?
-bool join_last(Kernel& finish, const Kernel& before) {
+// Can the last program of a launch with so many warps combine all rows' parts by itself, in registers?
+bool join_last(Kernel& finish, lower::KernelSchedule& schedule, int warps) {
   const int parts = static_cast<int>(finish.axes.size()) - 1;
-  if (parts > 1 && !flatten(finish, 0, parts - 1)) return false;
+  if (parts > 1) {
+    if (!flatten(finish, 0, parts - 1)) return false;
+    schedule.axes = {in_blocks(finish.axes.front(), 1), schedule.axes.back()};
+  }
   const int64_t rows = finish.axes.size() > 1 ? next_power_of_two(finish.axes.front().extent) : 1;
-  if (rows * finish.axes.back().block > kMostJoined * 32 * before.num_warps) return false;
-  if (finish.axes.size() > 1) finish.axes.front().block = rows;
+  if (rows * schedule.axes.back().width > kMostJoined * 32 * warps) return false;
+  if (finish.axes.size() > 1) schedule.axes.front() = in_blocks(finish.axes.front(), rows);
   return true;
 }
 
@@ -472,6 +475,7 @@ bool join_last(Kernel& finish, const Kernel& before) {
 struct Parts {
   struct Part {
     LoweredGroup group;
+    lower::KernelSchedule schedule;
     bool by_last = false;
   };
   std::vector<Part> kernels;
@@ -480,7 +484,7 @@ struct Parts {
 
 void schedule(Parts parts, ScheduledGroup& result) {
   for (Parts::Part& part : parts.kernels) {
-    result.tiles.push_back(as_tiles(std::move(part.group)));
+    result.tiles.push_back(as_tiles(std::move(part.group), std::move(part.schedule)));
     result.tiles.back().by_last = part.by_last;
   }
   std::move(parts.behind.tiles.begin(), parts.behind.tiles.end(), std::back_inserter(result.tiles));
@@ -509,9 +513,10 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       const Rows rows = rows_of(kernels->partial.kernel);
       if (rows.along_rows) choose_along_rows(kernels->partial.kernel, rows, partial, device);
       else choose_across_rows(kernels->partial.kernel, rows, partial, device);
-      block(kernels->partial.kernel, partial, table);
+      lower::KernelSchedule first = schedule_of(kernels->partial.kernel, partial, table);
+      const int warps = first.warps;
       Parts made;
-      made.kernels.push_back({std::move(kernels->partial)});
+      made.kernels.push_back({std::move(kernels->partial), std::move(first)});
       for (auto& finish : kernels->finish) {
         if (parallel_axes(finish.kernel) == static_cast<int>(finish.kernel.axes.size())) {
           const Parameters pointwise = kPointwiseScheduler.defaults(finish, device);
@@ -520,18 +525,18 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
         }
         prepare(finish.kernel);
         const bool full = parallel_points(finish.kernel) > rows_of(group.kernel).count;
-        if (full) block_full_finish(finish.kernel, device);
-        else block_row_finish(finish.kernel);
+        lower::KernelSchedule schedule = full ? schedule_of_full_finish(finish.kernel, device)
+                                              : schedule_of_row_finish(finish.kernel);
         const bool joined = !full && made.kernels.size() == 1 && table.read(parameters, "together") != 0 &&
-                            join_last(finish.kernel, made.kernels.front().group.kernel);
-        made.kernels.push_back({std::move(finish), joined});
+                            join_last(finish.kernel, schedule, warps);
+        made.kernels.push_back({std::move(finish), std::move(schedule), joined});
       }
       schedule(std::move(made), result);
       return result;
     }
   }
-  block(group.kernel, parameters, table);
-  result.tiles.push_back(as_tiles(std::move(group)));
+  lower::KernelSchedule schedule = schedule_of(group.kernel, parameters, table);
+  result.tiles.push_back(as_tiles(std::move(group), std::move(schedule)));
   return result;
 }
 

@@ -189,33 +189,35 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   return ranges;
 }
 
-// Blocks on the axes of one prepared kernel.
-void block(Kernel& kernel, const Parameters& parameters, const ParameterTable& table) {
+// Of one prepared kernel, of which parallel axes become one.
+lower::KernelSchedule schedule_of(Kernel& kernel, const Parameters& parameters, const ParameterTable& table) {
   const int64_t x_block = table.read(parameters, "x_block");
   int parallel = parallel_axes(kernel);
   // Few columns per step of an outer axis waste lanes: walk the parallel axes as one.
   if (parallel > 1 && kernel.axes[parallel - 1].extent < x_block && flatten(kernel, 0, parallel - 1)) parallel = 1;
-  for (auto& axis : kernel.axes) axis.block = 1;
-  if (parallel > 0)
-    kernel.axes[parallel - 1].block = std::min(x_block, next_power_of_two(kernel.axes[parallel - 1].extent));
-  auto& scan = kernel.axes.back();
-  scan.looped = table.read(parameters, "persistent") == 0 && !kernel_ir::sorts(kernel);
-  scan.block = next_power_of_two(scan.extent);
-  if (scan.looped) scan.block = std::min(table.read(parameters, "r_block"), scan.block);
-  kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
-  kernel.num_stages = 1;
+  lower::KernelSchedule schedule = in_single_points(kernel, table.read(parameters, "num_warps"));
+  schedule.cache_hints = true;
+  if (parallel > 0) {
+    const kernel_ir::Axis& inner = kernel.axes[parallel - 1];
+    schedule.axes[parallel - 1] = in_blocks(inner, std::min(x_block, next_power_of_two(inner.extent)));
+  }
+  lower::AxisSchedule& scan = schedule.axes.back();
+  const int64_t length = kernel.axes.back().extent;
+  if (table.read(parameters, "persistent") != 0 || kernel_ir::sorts(kernel)) return schedule;
+  scan = in_loop(std::min(table.read(parameters, "r_block"), scan.width));
+  // As many blocks as there are: none stands outside the row.
+  for (scan.ahead = table.read(parameters, "ahead"); ceil_divide(length, scan.width) % scan.ahead != 0;)
+    scan.ahead /= 2;
+  return schedule;
 }
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   prepare(group.kernel);
-  Walk walk;
-  walk.network = !kernel_ir::sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
-  block(group.kernel, parameters, takes());
-  // As many blocks as there are: none stands outside the row.
-  const kernel_ir::Axis& row = group.kernel.axes.back();
-  for (walk.ahead = takes().read(parameters, "ahead"); blocks_of(row) % walk.ahead != 0;) walk.ahead /= 2;
+  const bool in_order = !kernel_ir::sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
+  lower::KernelSchedule schedule = schedule_of(group.kernel, parameters, takes());
+  schedule.axes.back().network = in_order;
   ScheduledGroup result;
-  result.tiles.push_back(as_tiles(std::move(group), walk));
+  result.tiles.push_back(as_tiles(std::move(group), std::move(schedule)));
   return result;
 }
 

@@ -27,9 +27,10 @@ constexpr int64_t kMostWritten = 1024;  // loads that are written out at the mos
 constexpr int64_t kFewOffsets = 16;     // windows of more gain by many rows what they lose by reading single elements
 constexpr double kManyLoads = 64;    // of a lane: a program of two warps then has more of its lines in the first cache
 constexpr double kLeastWork = 1024;  // loads of all lanes of a program
-constexpr int64_t kVector = 4;       // elements that one instruction reads
-constexpr int64_t kFarApart = 5;     // windows this many elements apart use a fifth of each line that a strided load
-                                     // touches
+constexpr int64_t kLongestSegment = 1024;  // of a window, read at once
+constexpr int64_t kVector = 4;             // elements that one instruction reads
+constexpr int64_t kFarApart = 5;  // windows this many elements apart use a fifth of each line that a strided load
+                                  // touches
 
 void prepare(Kernel& kernel) {
   order_by_stride(kernel);
@@ -240,25 +241,26 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     written_out = write_out(kernel, repeats);
   }
   const int last = static_cast<int>(kernel.axes.size()) - 1;
+  lower::KernelSchedule schedule = in_single_points(kernel, table.read(parameters, "num_warps"));
+  // What neighbouring small windows share is for the cache to keep, as it does by itself.
+  schedule.cache_hints = !is_small && parallel_axes(kernel) <= last;
+  schedule.wide_accesses = written_out;
   for (int axis = 0; axis <= last; ++axis) {
-    auto& one = kernel.axes[axis];
-    one.block = 1;
+    const kernel_ir::Axis& one = kernel.axes[axis];
+    lower::AxisSchedule& how = schedule.axes[axis];
     if (one.kind == AxisKind::kParallel) {
       if (axis >= inner - 1)
-        one.block = std::min(table.read(parameters, axis == inner ? "x_block" : "y_block"),
-                             next_power_of_two(one.extent));
-    } else if (segments && axis == last) {
-      one.block = std::min<int64_t>(1024, next_power_of_two(one.extent));
-      one.looped = one.block < one.extent;
-    } else {
-      one.looped = true;
-      one.unrolled = is_small;
+        how = in_blocks(one, std::min(table.read(parameters, axis == inner ? "x_block" : "y_block"),
+                                      next_power_of_two(one.extent)));
+    } else if (is_small && one.extent <= tile::kMostUnrolled) {
+      how = {.mapping = lower::Mapping::kLoop, .width = 1, .unrolled = true};
+    } else if (!segments || axis < last || one.extent > kLongestSegment) {
+      how = in_loop(segments && axis == last ? kLongestSegment : 1);
+      how.stops = true;
     }
   }
-  kernel.num_warps = static_cast<int>(table.read(parameters, "num_warps"));
-  kernel.num_stages = 1;
   ScheduledGroup result;
-  result.tiles.push_back(as_tiles(std::move(group), {.stops = true, .wide_accesses = written_out}));
+  result.tiles.push_back(as_tiles(std::move(group), std::move(schedule)));
   return result;
 }
 
