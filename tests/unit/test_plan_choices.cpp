@@ -315,6 +315,13 @@ constexpr const char* kRelu = R"(graph G {
     return %out
   })";
 
+constexpr const char* kBias = R"(graph G {
+    input %x : f32[64, 100] user args.0
+    input %w : f32[100] user args.1
+    %out = aten.add.Tensor(self=%x, other=%w) : f32[64, 100]
+    return %out
+  })";
+
 std::string refusal(Told one, const char* name, int64_t value) {
   one.schedule.groups.at(0).parameters[name] = value;
   try {
@@ -358,6 +365,7 @@ TEST(SchedulesFromOutside, AValueOutOfRangeIsRefused) {
   EXPECT_NE(refusal(told(kSum), "exchange", 1000), "");
   EXPECT_EQ(refusal(told(kSum), "exchange", 0), "");
   EXPECT_NE(refusal(told(kRelu), "layout", 5), "");
+  EXPECT_EQ(refusal(told(kBias), "layout", 4), "");  // axes that are not short
   EXPECT_NE(refusal(told(kPool), "columns", 0), "");
   EXPECT_NE(refusal(told(kRelu, "cpu"), "along", -1), "");
   EXPECT_NE(refusal(told(kRelu, "cpu"), "share", -1), "");
