@@ -7,11 +7,12 @@
 namespace kw::lower {
 namespace {
 
-// `infos` are symbols or values.
-template <typename Info>
-std::string unique(const std::vector<Info>& infos, const std::string& name) {
+std::string unique(const tile::Program& program, const std::string& name) {
   const auto taken = [&](const std::string& wanted) {
-    return std::any_of(infos.begin(), infos.end(), [&](const Info& info) { return info.name == wanted; });
+    const auto is_it = [&](const auto& info) { return info.name == wanted; };
+    return std::any_of(program.symbols.begin(), program.symbols.end(), is_it) ||
+           std::any_of(program.buffers.begin(), program.buffers.end(), is_it) ||
+           std::any_of(program.values.begin(), program.values.end(), is_it);
   };
   std::string free = name;
   for (int count = 2; taken(free); ++count) free = fmt::format("{}_{}", name, count);
@@ -28,7 +29,7 @@ tile::Value Appender::emit(tile::Instruction instruction, const std::string& nam
 }
 
 tile::Value Appender::value(const std::string& name, tile::TileType type) {
-  program_.values.push_back({unique(program_.values, name), std::move(type)});
+  program_.values.push_back({unique(program_, name), std::move(type)});
   return static_cast<tile::Value>(program_.values.size()) - 1;
 }
 
@@ -42,7 +43,7 @@ tile::Value Appender::op(tile::ScalarOp op, std::vector<tile::Value> operands, c
 }
 
 tile::Symbol Appender::symbol(tile::SymbolInfo info) {
-  info.name = unique(program_.symbols, info.name);
+  info.name = unique(program_, info.name);
   program_.symbols.push_back(std::move(info));
   return static_cast<tile::Symbol>(program_.symbols.size()) - 1;
 }

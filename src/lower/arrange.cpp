@@ -562,6 +562,7 @@ class Arranger {
     instruction.operands = {values_.emission.broadcast(value, lanes)};
     instruction.combines = store.combines;
     instruction.reduce = store.reduce;
+    instruction.in_order = values_.mapped.in_order && kernel::is_decided_by_data(store.access);
     values_.emission.add_here(std::move(instruction));
   }
   Values values_;

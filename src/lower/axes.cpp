@@ -39,6 +39,7 @@ class Mapper {
     mapped_.bulk_stores = schedule_.bulk_stores;
     mapped_.serpentine = schedule_.serpentine;
     mapped_.loads_first = schedule_.loads_first;
+    mapped_.in_order = schedule_.in_order;
     mapped_.axes.resize(kernel_.symbols.size());
     size_t place = 0;
     for (kernel::Symbol axis : kernel::axes_of(kernel_)) schedules_[axis] = &schedule_.axes[place++];

@@ -283,9 +283,8 @@ bool is_vectorisable(const tile::Program& program, const Instruction& one, Symbo
              !is_narrow_float(program.values[one.operands[0]].type.dtype);
     case Kind::kOp: return one.op != tile::ScalarOp::kBounded;
     case Kind::kStore:
-      // Data may send two points to one element.
-      return !one.combines && std::all_of(one.access.coordinates.begin(), one.access.coordinates.end(),
-                                          [](const tile::Coordinate& at) { return at.value == kNoValue; });
+      // Data may send two points to one element, but for those that are side by side where there is an order.
+      return one.in_order || (!one.combines && !tile::is_decided_by_data(one.access));
     default: return true;
   }
 }

@@ -8,6 +8,7 @@
 #include "lower/chained_products.hpp"
 #include "lower/dead_code.hpp"
 #include "lower/late_operations.hpp"
+#include "lower/owners.hpp"
 #include "lower/products_first.hpp"
 #include "lower/read_ahead.hpp"
 #include "lower/serpentine.hpp"
@@ -80,6 +81,8 @@ constexpr Step kSteps[] = {
                           [](const AxisSchedule& axis) { return axis.threads; });
      },
      [](Draft& draft) { join_shared_loops(draft.program()); }},
+    {"own-places", [](const Draft& draft) { return draft.schedule.owners > 0; },
+     [](Draft& draft) { own_places(draft.program(), draft.schedule.owners); }},
     {"read-ahead",
      [](const Draft& draft) {
        return std::any_of(draft.mapped.nest.begin(), draft.mapped.nest.end(),

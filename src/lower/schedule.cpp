@@ -28,6 +28,7 @@ constexpr std::pair<std::string_view, bool KernelSchedule::*> kFlags[] = {
     {"cache_hints", &KernelSchedule::cache_hints},
     {"serpentine", &KernelSchedule::serpentine},
     {"wide_accesses", &KernelSchedule::wide_accesses},
+    {"in_order", &KernelSchedule::in_order},
 };
 
 constexpr std::pair<std::string_view, bool AxisSchedule::*> kAxisFlags[] = {
@@ -45,7 +46,8 @@ auto find_flag(const Flags& flags, const std::string& name) {
 
 // A tile has no more elements in Triton, and no row is longer.
 constexpr int64_t kWidest = 1 << 20;
-constexpr int64_t kMostAhead = 256, kMostStages = 16, kMostWarps = 32, kMostRegisters = 255, kMostConsumers = 2;
+constexpr int64_t kMostAhead = 256, kMostStages = 16, kMostWarps = 32, kMostRegisters = 255, kMostConsumers = 2,
+                  kMostOwners = 1024;
 
 [[noreturn]] void refuse(const std::string& message, std::string hint = "") {
   ErrorText text;
@@ -83,6 +85,8 @@ class ScheduleReader {
         schedule_.max_registers = static_cast<int>(whole(value, "registers", 16, kMostRegisters));
       } else if (key == "walkers") {
         schedule_.walkers = whole(value, "walkers", 1, int64_t{1} << 30);
+      } else if (key == "owners") {
+        schedule_.owners = static_cast<int>(whole(value, "owners", 1, kMostOwners));
       } else if (key == "scheme") {
         schedule_.scheme = read_scheme(value);
       } else if (const auto flag = find_flag(kFlags, key); flag != std::end(kFlags)) {
@@ -96,11 +100,12 @@ class ScheduleReader {
       } else if (key == "steps_inside") {
         read_steps_inside(value);
       } else {
-        refuse(fmt::format("there is no axis or parameter '{}'", key),
-               fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, bulk_stores, skip_masked, "
-                           "walkers, loads_first, approximate, cache_hints, serpentine, wide_accesses, consumers, "
-                           "steps_inside, nest and order.",
-                           list_of(names_)));
+        refuse(
+            fmt::format("there is no axis or parameter '{}'", key),
+            fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, bulk_stores, skip_masked, "
+                        "walkers, loads_first, approximate, cache_hints, serpentine, wide_accesses, in_order, owners, "
+                        "consumers, steps_inside, nest and order.",
+                        list_of(names_)));
       }
     }
     for (size_t place = 0; place < names_.size(); ++place)
@@ -111,6 +116,7 @@ class ScheduleReader {
     check_threads();
     check_cooperative();
     if (schedule_.walkers && !schedule_.skip_masked) refuse("walkers is set, but skip_masked is not");
+    check_owners();
     return std::move(schedule_);
   }
 
@@ -359,6 +365,20 @@ class ScheduleReader {
     }
   }
 
+  // Of places that data decide, in the order of the points.
+  void check_owners() const {
+    if (schedule_.in_order)
+      for (size_t place = 0; place < names_.size(); ++place)
+        if (schedule_.axes[place].mapping == Mapping::kGrid)
+          refuse(fmt::format("stores are in order, but axis '{}' is shared out by blocks", names_[place]),
+                 "Give it a loop.");
+    if (schedule_.owners == 0) return;
+    if (!schedule_.in_order) refuse("owners is set, but in_order is not");
+    for (size_t place = 0; place < names_.size(); ++place)
+      if (schedule_.axes[place].threads)
+        refuse(fmt::format("threads own places, and share axis '{}', too", names_[place]));
+  }
+
   // Rows that blocks share: all they do is fold and map elements that they hold.
   void check_cooperative() const {
     const std::vector<kernel::Symbol> axes = kernel::axes_of(kernel_);
@@ -445,6 +465,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
   for (const auto& [name, flag] : kFlags)
     if (schedule.*flag) json[std::string(name)] = true;
   if (schedule.walkers) json["walkers"] = schedule.walkers;
+  if (schedule.owners) json["owners"] = schedule.owners;
   if (const StepsInside& steps = schedule.steps_inside; !steps.size.empty()) {
     json["steps_inside"] = {{"size", steps.size}, {"count", steps.count}};
     for (const auto& [read, written] : steps.same) json["steps_inside"]["same"].push_back({read, written});

@@ -26,6 +26,9 @@
 // number, {"grid": 128, "split": 2, "last": true}, where neighbours in memory differ in the remainder first. The other
 // way round, {"tile": 4, "within": "unit"}, the lanes of two axes are one dimension in products, this one's the faster
 // (the gates of a recurrent layer's units), and two everywhere else.
+// With `in_order` points that data send to one element store there one after the other, as loops go, and nothing is
+// atomic; with `owners` besides, each thread has a range of the places, walks all points and stores those of its own
+// (owners.hpp), where there are at least so many threads.
 // For a CPU, a loop whose iterations threads share has `threads`: loops directly inside one another that have it are
 // shared together. The axis with `simd` is taken side by side: the iterations of its loop, or, where that has several
 // points each, its lanes. Of a tile with `threads` each thread folds its part.
@@ -120,6 +123,8 @@ struct KernelSchedule {
   bool serpentine = false;   // a walk over what the walk before has read turns round
   bool approximate = false;  // functions may be computed as the hardware approximates them
   bool wide_accesses = false;  // elements side by side are read and written together
+  bool in_order = false;       // scatters store in the order of their points
+  int owners = 0;              // threads from which on each owns a range of the places; 0: one thread has them all
   int warps = 4;
   int max_registers = 0;  // a thread may take; 0: as many as the compiler likes
   bool operator==(const KernelSchedule&) const = default;

@@ -74,6 +74,20 @@ bool can_lift(const kernel_ir::Kernel& kernel) {
   });
 }
 
+kernel::BufferRole role_of(const kernel_ir::Kernel& kernel, int buffer) {
+  kernel::BufferRole role = kernel::BufferRole::kInput;
+  for (const kernel_ir::Store& store : kernel.stores) {
+    if (store.access.buffer != buffer) continue;
+    const bool keeps = role == kernel::BufferRole::kInOut || kernel_ir::scatter_of(kernel, store);
+    role = keeps ? kernel::BufferRole::kInOut : kernel::BufferRole::kOutput;
+  }
+  const bool reads = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+    return kernel_ir::is_load(expr) && expr.access.buffer == buffer;
+  });
+  KW_ASSERT(!reads || role == kernel::BufferRole::kInput, "kernel '" + kernel.name + "' reads what it writes");
+  return role;
+}
+
 bool can_follow_product(const kernel_ir::Kernel& kernel) {
   return can_lift(kernel) && kernel_ir::scan_axis_of(kernel) < 0 &&
          std::all_of(
@@ -145,14 +159,25 @@ kernel::Access Lift::access(const kernel_ir::Access& access) {
   return lifted;
 }
 
-void Lift::store(const kernel_ir::Store& store, std::vector<kernel::Symbol> over) {
+// The axes on which neither the place nor the value depends.
+std::vector<kernel::Symbol> Lift::unseen_by(const kernel_ir::Store& scatter) const {
+  const std::vector<bool> of_value = kernel_ir::axes_of_exprs(kernel_)[scatter.value],
+                          of_place = kernel_ir::axes_of_access(kernel_, scatter.access);
+  std::vector<kernel::Symbol> unseen;
+  for (size_t axis = 0; axis < axes_.size(); ++axis)
+    if (const auto symbol = kernel::as_symbol(axes_[axis]); symbol && !of_value[axis] && !of_place[axis])
+      unseen.push_back(*symbol);
+  return unseen;
+}
+
+void Lift::store(const kernel_ir::Store& store) {
   kernel::Access place = access(store.access);
   const kernel_ir::Expr* scatter = kernel_ir::scatter_of(kernel_, store);
   if (!scatter) return build_.store(std::move(place), expr(store.value));
   place.coordinates.back().value = expr(scatter->operands[0]);
   const ExprId value = expr(scatter->operands[1]);
-  if (scatter->overwrites) build_.store(std::move(place), value, std::move(over));
-  else build_.combine(scatter->reduce, std::move(place), value, std::move(over));
+  if (scatter->overwrites) build_.store(std::move(place), value, unseen_by(store));
+  else build_.combine(scatter->reduce, std::move(place), value, unseen_by(store));
 }
 
 ExprId Lift::load(const kernel_ir::Access& access) {

@@ -15,6 +15,10 @@ namespace kw::plan {
 // Is it pointwise, or folds or scans beside that?
 bool can_lift(const kernel_ir::Kernel& kernel);
 
+// What the lifted kernel does with one of the buffers. Of what a kernel writes, it reads nothing (owns_destination in
+// domain.hpp); where it scatters, it leaves the rest as it was.
+kernel::BufferRole role_of(const kernel_ir::Kernel& kernel, int buffer);
+
 // Can it be lifted to what follows a product, too: without places that data decide or that a store leaves out, and
 // without steps (floor, round, remainders, 8-bit floats), which would make a last place of the product a whole one?
 bool can_follow_product(const kernel_ir::Kernel& kernel);
@@ -37,8 +41,8 @@ class Lift {
 
   kernel::ExprId expr(kernel_ir::ExprId id);
   kernel::Access access(const kernel_ir::Access& access);
-  // `over`: the axes whose points all scatter, though neither the place nor the value depends on them.
-  void store(const kernel_ir::Store& store, std::vector<kernel::Symbol> over = {});
+  // Every point scatters, also along axes on which neither the place nor the value depends.
+  void store(const kernel_ir::Store& store);
 
  private:
   kernel::Index index(const kernel_ir::Index& index) const;
@@ -51,6 +55,7 @@ class Lift {
   kernel::ExprId scan(const kernel_ir::Expr& expr);
   kernel::ExprId along_all(const kernel_ir::Expr& fold, kernel::ExprId operand);
   bool leaves_out(const kernel_ir::Expr& fold) const;
+  std::vector<kernel::Symbol> unseen_by(const kernel_ir::Store& scatter) const;
   kernel::ExprId within(const std::vector<kernel_ir::Guard>& guards);
   kernel::Index over_symbols(const kernel::Index& index) const;
 

@@ -15,22 +15,6 @@ namespace {
 
 using kernel_ir::AxisKind;
 
-// Of what a kernel writes, it reads nothing (owns_destination in domain.hpp). Where it scatters it leaves the rest as
-// it was.
-kernel::BufferRole role_of(const kernel_ir::Kernel& kernel, int buffer) {
-  kernel::BufferRole role = kernel::BufferRole::kInput;
-  for (const kernel_ir::Store& store : kernel.stores) {
-    if (store.access.buffer != buffer) continue;
-    const bool keeps = role == kernel::BufferRole::kInOut || kernel_ir::scatter_of(kernel, store);
-    role = keeps ? kernel::BufferRole::kInOut : kernel::BufferRole::kOutput;
-  }
-  const bool reads = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-    return kernel_ir::is_load(expr) && expr.access.buffer == buffer;
-  });
-  KW_ASSERT(!reads || role == kernel::BufferRole::kInput, "kernel '" + kernel.name + "' reads what it writes");
-  return role;
-}
-
 // Has a program a block of elements along which nothing is folded, beside parts that are? These parts take few
 // registers, and what comes after would wait for its loads.
 bool computes_beside_folds(const kernel_ir::Kernel& kernel, const lower::KernelSchedule& schedule) {
@@ -84,7 +68,7 @@ class Lifter {
     for (const kernel_ir::Store& store : kernel.stores) name_all(lift, store.value);
     for (const bool last : {false, true})
       for (const kernel_ir::Store& store : kernel.stores)
-        if (store.last == last) lift.store(store, unseen_by(store));
+        if (store.last == last) lift.store(store);
     return lowered(draft_, words());
   }
 
@@ -116,17 +100,6 @@ class Lifter {
       return dtype == DType::f16 || dtype == DType::bf16;
     });
     return words;
-  }
-
-  // The axes on which neither the place nor the value of a scatter depends.
-  std::vector<kernel::Symbol> unseen_by(const kernel_ir::Store& store) const {
-    const std::vector<bool> of_value = kernel_ir::axes_of_exprs(group_.kernel)[store.value],
-                            of_place = kernel_ir::axes_of_access(group_.kernel, store.access);
-    std::vector<kernel::Symbol> unseen;
-    for (size_t axis = 0; axis < axes_.size() && kernel_ir::scatter_of(group_.kernel, store); ++axis)
-      if (const auto symbol = kernel::as_symbol(axes_[axis]); symbol && !of_value[axis] && !of_place[axis])
-        unseen.push_back(*symbol);
-    return unseen;
   }
 
   // Operands before users. Expressions keep the names that they have; those used more than once have one, and beside

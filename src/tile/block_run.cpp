@@ -122,13 +122,17 @@ void BlockRun::leave(const Instruction& loop) {
 
 void BlockRun::run_loop(const Instruction& loop) {
   const std::vector<int64_t> iterations = iterations_of(loop);
+  const int64_t around = iteration_;
+  if (loop.shared && around == 0) first_iteration_ = iterations_ + 1;
   enter(loop);
   for (int64_t value : iterations) {
     begin_iteration(loop, value);
+    if (loop.shared) iteration_ = ++iterations_;
     run(loop.body);
     end_iteration(loop);
   }
   leave(loop);
+  iteration_ = around;
 }
 
 bool BlockRun::condition_of(const Instruction& branch) const { return values_[branch.operands[0]].wholes[0] != 0; }
@@ -295,9 +299,10 @@ void BlockRun::run_store(const Instruction& instruction) {
   for (size_t point = 0; point < elements.size(); ++point) {
     if (elements[point] < 0) continue;
     const Number number = get(type.dtype, values_[stored], places[point]);
-    const std::string_view fault = instruction.combines
-                                       ? storage.combine(elements[point], number_, instruction.reduce, number, rounds())
-                                       : storage.write(elements[point], number_, moment, number);
+    std::string_view fault = instruction.combines
+                                 ? storage.combine(elements[point], number_, instruction.reduce, number, rounds())
+                                 : storage.write(elements[point], number_, moment, number);
+    if (instruction.in_order && fault.empty()) fault = storage.take_turn(elements[point], iteration_, first_iteration_);
     if (!fault.empty()) fail_at_point(instruction, instruction.access, fault, lanes, static_cast<int64_t>(point));
   }
 }

@@ -87,6 +87,8 @@ class BlockRun {
   std::vector<std::unique_ptr<Storage>> shared_;  // [buffer]; none where the buffer is not shared
   std::deque<CopyUnderWay> under_way_;            // the oldest first
   std::vector<const Instruction*> loops_;         // open ones
+  int64_t iterations_ = 0;                        // so far, of loops that threads share
+  int64_t iteration_ = 0, first_iteration_ = 0;   // this one, and the first of its loops; 0: none is open
 };
 
 }  // namespace kw::tile

@@ -59,13 +59,13 @@ class GridRun {
       const SymbolInfo& info = program_.symbols[symbol];
       if (info.kind != SymbolKind::kSize) continue;
       const auto found = sizes.find(info.name);
-      if (found == sizes.end()) refuse(fmt::format("size '{}' is missing", info.name));
-      const int64_t value = found->second;
+      if (found == sizes.end() && info.threads == 0) refuse(fmt::format("size '{}' is missing", info.name));
+      const int64_t value = found == sizes.end() ? 1 : found->second;
       if (value < info.range.low || value > info.range.high || value % info.range.divisor != 0)
         refuse(fmt::format("size '{}' is {}, not a multiple of {} in {}..{}", info.name, value, info.range.divisor,
                            info.range.low, info.range.high));
       symbols_[symbol] = value;
-      ++taken;
+      if (found != sizes.end()) ++taken;
     }
     if (taken == sizes.size()) return;
     for (const auto& [name, value] : sizes) {

@@ -24,7 +24,7 @@ using kernel::Symbol;
 // --- Symbols: the whole numbers that indices are made of ---
 
 enum class SymbolKind {
-  kSize,  // a run-time size, the same for all blocks: an argument of the kernel
+  kSize,  // a run-time size, the same for all blocks: an argument of the kernel, or the number of threads
   kGrid,  // a block's own position along one dimension of the grid
   kLoop,  // the variable of a For
   kLane,  // the position along one dimension of tiles
@@ -40,6 +40,8 @@ struct SymbolInfo {
   bool simd = false;          // kLane: the one that a CPU takes side by side
   int64_t vectors = 0;        // kLane: at most so many points of it are read or written at once; 0: as many as can be
   bool shared = false;        // kLane: threads of a CPU share its points, and fold their shares together
+  int threads = 0;            // kSize: it is how many threads of a CPU there are, or 1 where they are fewer than this;
+                              // 0: an argument
 };
 
 // --- Buffers ---
@@ -171,6 +173,8 @@ struct Instruction {
   Access destination;                // kCopy
   Hint hint = Hint::kNone;           // kLoad, kStore
   bool combines = false;             // kStore: atomically, by `reduce` (kSum, kProd, kMax, kMin)
+  bool in_order = false;             // kStore: points that meet in one element store one after the other, as loops
+                                     // go; what runs side by side, or in several threads, never meets
   CopyMode mode = CopyMode::kPlain;  // kCopy; kLoad, kStore: kBulk for a box that may leave its buffer (box.hpp)
   int pending = 0;                   // kWait
   Scope scope = Scope::kBlock;       // kBarrier
@@ -224,6 +228,12 @@ struct Program {
   int max_registers = 0;     // a thread may take; 0: as many as the compiler likes
   bool approximate = false;  // the hardware's approximations of functions are exact enough, but where steps follow
 };
+
+// Do data decide its place, in part?
+inline bool is_decided_by_data(const Access& access) {
+  return std::any_of(access.coordinates.begin(), access.coordinates.end(),
+                     [](const Coordinate& at) { return at.value != kNoValue; });
+}
 
 int64_t width_of(const Program& program, Symbol lane);
 inline bool has_lane(const std::vector<Symbol>& lanes, Symbol lane) {

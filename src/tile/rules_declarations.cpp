@@ -78,6 +78,8 @@ void check_symbol_info(const Program& program, const SymbolInfo& symbol, kernel:
   const kernel::SymbolRange& range = symbol.range;
   if (range.low > range.high || range.divisor < 1)
     throw BrokenRule{fmt::format("the range of '{}' is empty", symbol.name)};
+  if (symbol.threads > 0 && (symbol.kind != SymbolKind::kSize || range.low != 1 || range.divisor != 1))
+    throw BrokenRule{fmt::format("'{}' is no size from 1 on, as the number of threads is", symbol.name)};
   switch (symbol.kind) {
     case SymbolKind::kSize:
       if (range.low < 0) throw BrokenRule{fmt::format("size '{}' may be below 0", symbol.name)};

@@ -295,6 +295,7 @@ class InstructionRules {
     check_dtype(operand(0), buffer_of(at_.access).dtype, "what is stored");
     check_mode();
     require(at_.mode == CopyMode::kPlain || !at_.combines, "a bulk store does not combine");
+    if (at_.in_order) check_order();
     require(at_.mode == CopyMode::kPlain || same_lanes(operand(0).lanes, lanes_of(program_, at_.access)),
             "a bulk store writes a whole tile");
     if (at_.combines) {
@@ -305,11 +306,21 @@ class InstructionRules {
       return;
     }
     const Lanes lanes = lanes_of(program_, at_.access);
-    if (std::any_of(at_.access.coordinates.begin(), at_.access.coordinates.end(),
-                    [](const Coordinate& coordinate) { return coordinate.value != kNoValue; }))
-      return;  // data decide where points meet
+    if (is_decided_by_data(at_.access)) return;  // where points meet
     for (const Symbol lane : operand(0).lanes)
       require(has_lane(lanes, lane), "the values along '{}' are stored to one element", name_of_lane(lane));
+  }
+
+  // Loops that are walked one iteration after the other tell points apart that may meet.
+  void check_order() const {
+    require(program_.grid.empty() && at_.mode == CopyMode::kPlain, "blocks and bulk stores store in no order");
+    const Index place = offset_of(program_, at_.access);
+    Lanes beside = operand(0).lanes;
+    for (const Symbol lane : lanes_of(program_, at_.access)) beside.push_back(lane);
+    for (const Instruction* loop : surroundings_.loops)
+      if (loop->simd) beside.push_back(loop->symbol);
+    for (const Symbol symbol : beside)
+      require(kernel::uses(place, symbol), "points along '{}' may meet, and have no order", name_of_lane(symbol));
   }
 
   void check_copy() const {

@@ -103,6 +103,14 @@ std::string_view Storage::combine(int64_t element, int block, ReduceOp reduce, c
   return "";
 }
 
+std::string_view Storage::take_turn(int64_t element, int64_t iteration, int64_t first) {
+  if (traces_.empty()) traces_.resize(elements_);
+  int64_t& last = traces_[element].iteration;
+  const bool meets = iteration != 0 && last >= first && last != iteration;
+  last = iteration;
+  return meets ? "is stored to in order by two iterations that threads share" : "";
+}
+
 std::string_view Storage::begin_copy(int64_t element) {
   if (traces_.empty()) traces_.resize(elements_);
   Trace& trace = traces_[element];

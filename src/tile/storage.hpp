@@ -35,6 +35,9 @@ class Storage {
   std::string_view read(int64_t element, int block, kernel::Number& value);
   std::string_view write(int64_t element, int block, int64_t moment, const kernel::Number& value);
   std::string_view combine(int64_t element, int block, ReduceOp reduce, const kernel::Number& value, bool rounds);
+  // The element is stored to in order, in an iteration of a loop that threads share; iterations are numbered, those of
+  // this loop from `first` on. 0: outside of such loops.
+  std::string_view take_turn(int64_t element, int64_t iteration, int64_t first);
   // An asynchronous copy to the element begins, and ends.
   std::string_view begin_copy(int64_t element);
   void end_copy(int64_t element, const kernel::Number& value);
@@ -60,6 +63,7 @@ class Storage {
     int32_t read_after = -1;
     int32_t copies = 0;  // under way
     int64_t moment = -1;
+    int64_t iteration = 0;  // that stored last to it in order
   };
   static constexpr int32_t kCombined = -2;
 

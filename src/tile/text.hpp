@@ -3,6 +3,7 @@
 //   program rms_norm {
 //     doc "rows over their root mean square"
 //     size rows = 1..4096 by 16                             # a run-time size: its range, and what divides it
+//     size owners = 1..64 threads 4                         # how many threads a CPU has; 1 where fewer than 4
 //     grid row_block = rows / 16                            # how many blocks; the first is the slowest
 //     lane row = 16, column = 4096                          # `column = 4096 shared simd`: by threads of a CPU,
 //                                                           # and side by side
@@ -44,6 +45,7 @@
 //       yield %y
 //     }
 //     store out[row_block * 16 + row, column] <- %y where %inside combine sum hint stream
+//     store sums[column + %place] <- %y combine sum in_order     # points that meet: one after the other
 //   }
 //
 // Casts are `%y: bf16[row] = cast %x`. Numbers of floating types are written as C++ does (also inf, -inf, nan,

@@ -170,6 +170,7 @@ class ProgramParser {
     reader_.expect("..");
     info.range.high = reader_.integer();
     if (reader_.accept("by")) info.range.divisor = reader_.integer();
+    if (reader_.accept("threads")) info.threads = whole_number(1, 1 << 10);
     add_symbol(std::move(info));
   }
 
@@ -446,6 +447,7 @@ class ProgramParser {
     parse_mask(result.access, false);
     result.combines = reader_.accept("combine");
     if (result.combines) result.reduce = reduce_op();
+    result.in_order = reader_.accept("in_order");
     parse_hint(result);
     return result;
   }

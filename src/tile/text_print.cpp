@@ -161,7 +161,8 @@ class ProgramPrinter {
     for (const SymbolInfo& symbol : program_.symbols) {
       if (symbol.kind == SymbolKind::kSize) {
         out_ += fmt::format("  size {} = {}..{}", symbol.name, symbol.range.low, symbol.range.high);
-        out_ += symbol.range.divisor == 1 ? "\n" : fmt::format(" by {}\n", symbol.range.divisor);
+        if (symbol.range.divisor != 1) out_ += fmt::format(" by {}", symbol.range.divisor);
+        out_ += symbol.threads > 0 ? fmt::format(" threads {}\n", symbol.threads) : "\n";
       } else if (symbol.kind == SymbolKind::kLane) {
         lanes += fmt::format("{}{} = {}{}{}{}", lanes.empty() ? "" : ", ", symbol.name, symbol.range.high + 1,
                              symbol.shared ? " shared" : "", symbol.simd ? " simd" : "",
@@ -279,6 +280,7 @@ class ProgramPrinter {
                        " <- " + values(instruction.operands);
     text += mask_text(instruction.access, false);
     if (instruction.combines) text += fmt::format(" combine {}", kernel::name_of(instruction.reduce));
+    if (instruction.in_order) text += " in_order";
     return text + hint_text(instruction.hint);
   }
 

@@ -337,6 +337,7 @@ class TileProgram:
         self.text = text + "\n"
         self.name = text.split()[1]
         self.buffers = re.findall(r"^  buffer (\w+): \w+\[(\d+)\]", text, re.MULTILINE)
+        self.sizes = dict.fromkeys(re.findall(r"^  size (\w+) = .* threads \d+$", text, re.MULTILINE), 3)
 
     def run(self, tensors: list[Tensor]) -> None:
         parts = {name: tensor[: int(size)] for (name, size), tensor in zip(self.buffers, tensors)}
@@ -346,7 +347,7 @@ class TileProgram:
             file.flush()
             done = subprocess.run(
                 [TILE_TOOL, "run", file.name],
-                input=json.dumps({"buffers": given}),
+                input=json.dumps({"buffers": given, "sizes": self.sizes}),
                 capture_output=True,
                 text=True,
                 check=False,

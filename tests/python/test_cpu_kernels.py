@@ -666,22 +666,3 @@ def test_guarded_loads_and_stores(tmp_path: Path) -> None:
     wanted[3:99003] = x[:99000]
     wanted[:10] = 0
     assert torch.equal(out, wanted)
-
-
-def test_empty_tensors(tmp_path: Path) -> None:
-    module = build(
-        tmp_path,
-        """kernel empty_kernel {
-      buffer x : f32[0] input
-      buffer out : f32[5] output
-      axis row = 5 parallel block 1
-      axis column = 0 reduce block 1
-      %x = load x[column] : f32
-      %total = reduce sum(%x) : f32
-      store %total to out[row]
-    }
-    """,
-    )
-    out = torch.ones(5)
-    module.launch_empty_kernel(torch.empty(0), out)
-    assert torch.equal(out, torch.zeros(5))

@@ -22,6 +22,10 @@ TOOL = HOME / "build" / "tests" / "unit" / "tile_tool"
 
 RUNS = [(case, schedule) for case in CASES for schedule in case.schedules or (None,)]
 NAMES = [f"{case.name}-{number}" for number, (case, _) in enumerate(RUNS)]
+ON_GPU = [number for number, (case, _) in enumerate(RUNS) if case.on_gpu]
+on_gpu = pytest.mark.parametrize(
+    ("case", "schedule"), [RUNS[number] for number in ON_GPU], ids=[NAMES[number] for number in ON_GPU]
+)
 
 TRITON_TYPES = {"f64": "*fp64", "f32": "*fp32", "f16": "*fp16", "bf16": "*bf16", "i64": "*i64", "i32": "*i32"}
 
@@ -114,7 +118,7 @@ def triton_process(tmp_path_factory: pytest.TempPathFactory) -> Any:
     process.close()
 
 
-@pytest.mark.parametrize(("case", "schedule"), RUNS, ids=NAMES)
+@on_gpu
 def test_triton_kernels_compute_what_pytorch_does(
     triton_process: Any, tmp_path: Path, case: Case, schedule: str | None
 ) -> None:
@@ -200,7 +204,7 @@ def compiled_for_hopper(folder: Path, file: Path, schedule: str | None) -> Any:
     return compile_only.compile_entry(module, entry, 90)
 
 
-@pytest.mark.parametrize(("case", "schedule"), RUNS, ids=NAMES)
+@on_gpu
 def test_triton_compiles_what_its_interpreter_runs(tmp_path: Path, case: Case, schedule: str | None) -> None:
     assert compiled_for_hopper(tmp_path, case.file, schedule).asm["cubin"]
 

@@ -29,6 +29,7 @@ class Case:
     sizes: dict[str, int] = field(default_factory=dict)
     bound: float = 1e-5  # of the largest element
     on_cpu: bool = True  # a CPU has a form of it
+    on_gpu: bool = True  # Triton has one
     waits: bool = False  # its blocks wait for each other
 
     @property
@@ -124,6 +125,14 @@ def _neighbours(t: Tensors) -> Tensors:
     x[..., 62:] = 0.0
     fours = x.view(3, 4, 16, 4)
     return {"y": torch.stack([fours[..., :3].amax(-1), fours[..., 1:].amax(-1)], -1).view(3, 4, 32)}
+
+
+def _scatter(t: Tensors) -> Tensors:
+    places = t["token"].long()
+    last = t["last"].clone()
+    for place, row in zip(places, t["x"]):
+        last[place] = row
+    return {"sums": t["sums"].index_add(0, places, t["x"] * 2), "last": last}
 
 
 def _corners(t: Tensors) -> Tensors:
@@ -384,6 +393,23 @@ CASES = [
             '{"bag":{"grid":4},"column":{"grid":8},"entry":{"loop":1,"stops":true}}',
             '{"bag":{"grid":1},"column":{"grid":32},"entry":{"loop":8}}',
         ),
+    ),
+    Case(
+        "scatter",
+        lambda: {
+            "token": torch.randint(0, 7, (90,), dtype=torch.int32),
+            "x": _random(90, 20),
+            "sums": _random(7, 20),
+            "last": _random(7, 20),
+        },
+        _scatter,
+        (
+            '{"column":{"loop":1,"simd":true},"row":{"loop":1},"nest":["row","column"],"in_order":true}',
+            '{"column":{"loop":1,"simd":true},"row":{"loop":1},"nest":["row","column"],"in_order":true,"owners":1}',
+            '{"column":{"loop":8,"threads":true},"row":{"loop":1},"in_order":true}',
+            '{"column":{"tile":32,"simd":true},"row":{"loop":1},"in_order":true,"owners":4}',
+        ),
+        on_gpu=False,
     ),
     Case("norm_linear_fp16x3", _norm_fp16x3_inputs, _norm_fp16x3),
     Case("corners", _corner_inputs, _corners),

@@ -51,6 +51,11 @@ constexpr Golden kGpuGoldens[] = {
     {"shared_rows", "shared_rows",
      R"({"row":{"grid":1},"plane":{"grid":1,"cooperative":true},"column":{"grid":64,"cooperative":true}})"},
 };
+// On a CPU alone.
+constexpr Golden kCpuGoldens[] = {
+    {"scatter_owners", "scatter",
+     R"({"column":{"loop":1,"simd":true},"row":{"loop":1},"nest":["row","column"],"in_order":true,"owners":4})"},
+};
 
 std::string cpu_text(const tile::Program& program) {
   cpu::HelperSet helpers;
@@ -71,6 +76,14 @@ TEST(TilePrinters, WhatAGpuAloneHasReadsLikeTheGoldenFiles) {
     const tile::Program program = lowered(golden.kernel, golden.schedule);
     expect_golden(std::string(golden.name) + ".lowered", tile::print_program(program));
     expect_golden(std::string(golden.name) + ".triton", triton::print_tile_kernel(program).source);
+  }
+}
+
+TEST(TilePrinters, WhatACpuAloneHasReadsLikeTheGoldenFiles) {
+  for (const Golden& golden : kCpuGoldens) {
+    const tile::Program program = lowered(golden.kernel, golden.schedule);
+    expect_golden(std::string(golden.name) + ".lowered", tile::print_program(program));
+    expect_golden(std::string(golden.name) + ".cpu", cpu_text(program));
   }
 }
 

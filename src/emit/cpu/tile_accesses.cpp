@@ -128,6 +128,8 @@ std::string TileAccesses::condition(const Instruction& one) const {
   const bool holds = at_.holding.count(one.access.mask) > 0;
   if (const tile::Value mask = at_.asked(one.access.mask); mask != kNoValue && !holds)
     conditions.push_back(within(at_.value(mask), kAnd));
+  if (one.kind == Kind::kStore && !at_.is_accepted && tile::is_decided_by_data(one.access))
+    conditions.push_back("!refused");
   const tile::Buffer& buffer = at_.text.program().buffers[one.access.buffer];
   // A box may leave its buffer.
   for (size_t i = 0; one.mode == tile::CopyMode::kBulk && i < buffer.shape.size(); ++i) {
@@ -168,15 +170,20 @@ Text TileAccesses::load(const Instruction& load) {
 void TileAccesses::store(const Instruction& store) {
   const tile::Value value = store.operands[0];
   const std::string place = element(store.access), condition = this->condition(store);
-  if (store.combines) {
+  if (store.combines && !store.in_order) {
     if (!condition.empty()) at_.out.open("if (" + condition + ")");
     combine(store, place);
     if (!condition.empty()) at_.out.close();
     return;
   }
   const DType dtype = at_.text.type(value).dtype;
-  const Text stored = dtype == DType::b1 ? at_.value(value)
-                                         : cast_text(at_.value(value), at_.text.held(value), dtype, at_.text.helpers());
+  DType held = at_.text.held(value);
+  Text result = at_.value(value);
+  if (store.combines) {
+    const Text old = cast_text({place, kPrimary}, dtype, held, at_.text.helpers());
+    result = at_.text.operation(*kernel::step_of(store.reduce), held, {old, result}, {held, held});
+  }
+  const Text stored = dtype == DType::b1 ? result : cast_text(result, held, dtype, at_.text.helpers());
   at_.out.line((condition.empty() ? "" : "if (" + condition + ") ") + place + " = " + stored.text + ";");
 }
 

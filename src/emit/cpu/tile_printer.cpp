@@ -29,6 +29,13 @@ using tile::Value;
 constexpr int kFunctionCost = 8;  // instructions of what is worth no second branch
 constexpr size_t kLongestInline = 60, kLongestExpression = 90, kShortestNamed = 16;
 
+template <typename Visit>
+void for_each_instruction(const LoopStep& step, const Visit& visit) {
+  if (step.instruction) visit(*step.instruction);
+  for (const auto* body : {&step.body, &step.otherwise_body})
+    for (const LoopStep& inner : *body) for_each_instruction(inner, visit);
+}
+
 class TilePrinter {
  public:
   TilePrinter(const tile::Program& program, HelperSet& helpers)
@@ -54,6 +61,7 @@ class TilePrinter {
       });
     });
     find_holding(plan_.body);
+    at_.is_accepted = !refuses_;
   }
 
   PrintedTile run() {
@@ -124,7 +132,7 @@ class TilePrinter {
                            "* " + at_.text.buffer(static_cast<int>(i)));
     }
     for (size_t i = 0; i < program_.symbols.size(); ++i)
-      if (program_.symbols[i].kind == SymbolKind::kSize)
+      if (program_.symbols[i].kind == SymbolKind::kSize && program_.symbols[i].threads == 0)
         parameters.push_back("int64_t " + at_.text.symbol(static_cast<Symbol>(i)));
     if (takes_threads(program_)) parameters.emplace_back("int threads");
     if (!program_.doc.empty()) at_.out.line("// " + program_.doc);
@@ -133,6 +141,10 @@ class TilePrinter {
     const std::string line = head + join(parameters, ", ") + ")";
     at_.out.open(line.size() <= 120 ? line : head + "\n    " + join(parameters, ",\n    ") + ")");
     if (refuses_) at_.out.line("const int64_t* refused = nullptr;");
+    for (size_t i = 0; i < program_.symbols.size(); ++i)
+      if (const int least = program_.symbols[i].threads; least > 1)
+        at_.out.line(
+            fmt::format("const int {} = threads < {} ? 1 : threads;", at_.text.symbol(static_cast<Symbol>(i)), least));
   }
 
   void print_grid() {
@@ -206,22 +218,41 @@ class TilePrinter {
 
   // --- Steps ---
 
-  void print_block(const std::vector<LoopStep>& steps) {
+  // `ends_loop`: nothing follows the block in the loop around it.
+  void print_block(const std::vector<LoopStep>& steps, bool ends_loop = false) {
     const TileAccesses::Scope scope = accesses_.scope();
     const std::map<std::string, std::string> ends = ends_;
     const std::set<const Instruction*> around = std::move(here_);
+    const bool is_accepted = at_.is_accepted;
     here_.clear();
     for (const LoopStep& step : steps)
       if (step.instruction) here_.insert(step.instruction);
     for (const LoopStep& step : steps) {
       declare(step);
       if (!step.instruction || !step.body.empty()) define_loads();
+      check_refused(step);
       if (!step.instruction) print_loop(step);
+      else if (ends_loop && &step == &steps.back() && may_continue(step)) print_rest(step);
       else print(step);
     }
     here_ = around;
     accesses_.leave(scope);
     ends_ = ends;
+    at_.is_accepted = is_accepted && at_.is_accepted;
+  }
+
+  // What the caller holds is not written in a place that it did not name: behind an index that was refused, no store
+  // whose place data decide is reached.
+  void check_refused(const LoopStep& step) {
+    bool stores = false, refuses = false;
+    for_each_instruction(step, [&](const Instruction& one) {
+      stores = stores || (one.kind == Kind::kStore && tile::is_decided_by_data(one.access));
+      refuses = refuses || (one.kind == Kind::kOp && one.op == ScalarOp::kBounded);
+    });
+    if (refuses) at_.is_accepted = false;
+    if (!stores || at_.is_accepted || refuses || step.body.empty() || loops_ == 0) return;
+    at_.out.line("if (refused) continue;");
+    at_.is_accepted = true;
   }
 
   // Variables that a fold or a loop begins with are declared where they begin.
@@ -260,7 +291,9 @@ class TilePrinter {
     else at_.open_loop(loop.lane, end, loop.is_short, begin);
     const std::set<Value> known = at_.known;
     at_.known.insert(loop.known.begin(), loop.known.end());
-    print_block(loop.body);
+    ++loops_;
+    print_block(loop.body, loop.folds.empty());
+    --loops_;
     at_.known = known;
     shares_lane_ = around;
     at_.close_loop();
@@ -474,7 +507,9 @@ class TilePrinter {
     if (step.shared == 1 && program_.grid.empty()) print_scratch(true);
     const std::set<Value> known = at_.known;
     at_.known.insert(step.known.begin(), step.known.end());
-    print_block(step.body);
+    ++loops_;
+    print_block(step.body, next.empty());
+    --loops_;
     at_.known = known;
     assign(at_, next);
     at_.out.close();
@@ -487,10 +522,24 @@ class TilePrinter {
     const bool shared = step.shared > 0 && !is_shared_;
     std::string line = std::string("#pragma omp") + (shared ? " parallel for" : "") + (step.simd ? " simd" : "");
     if (shared && step.shared > 1) line += fmt::format(" collapse({})", step.shared);
-    if (shared) line += " num_threads(threads) schedule(static)";
+    const auto owners = kernel::as_symbol(step.instruction->end);
+    const bool own = owners && program_.symbols[*owners].threads > 0;
+    if (shared)
+      line += " num_threads(" + (own ? at_.text.symbol(*owners) : std::string("threads")) + ") schedule(static)";
     const auto count = kernel::as_constant(step.instruction->end - step.instruction->begin);
     if (shared || step.simd) at_.out.line(line);
     else if (step.instruction->unrolled && count) at_.out.line(fmt::format("#pragma GCC unroll {}", *count));
+  }
+
+  static bool may_continue(const LoopStep& step) {
+    return step.instruction->kind == Kind::kIf && step.otherwise_body.empty() && step.instruction->results.empty();
+  }
+
+  // Of a loop's iteration what an If has, which is its end. Compilers take those that are left out for the fewer.
+  void print_rest(const LoopStep& branch) {
+    lower::for_each_use(*branch.instruction, [&](Value value, lower::Use) { std::erase(unread_, value); });
+    at_.out.line("if (!(" + at_.value(branch.instruction->operands[0]).text + ")) continue;");
+    print_block(branch.body, true);
   }
 
   void print_if(const LoopStep& step) {
@@ -528,6 +577,7 @@ class TilePrinter {
   std::map<std::string, std::string> ends_;        // of loops, by what they are
   bool is_shared_ = false;                         // within a loop that threads share with the next one
   bool shares_lane_ = false;                       // within a lane that threads share
+  int loops_ = 0;                                  // open
   const bool refuses_;
 };
 
@@ -535,80 +585,6 @@ class TilePrinter {
 
 PrintedTile print_tile_function(const tile::Program& program, HelperSet& helpers) {
   return TilePrinter(program, helpers).run();
-}
-
-namespace {
-
-// When the loops over a row, one after the other, read and write two buffers: a loop is one moment.
-class Moments {
- public:
-  Moments(int read, int written) : read_(read), written_(written) {}
-
-  bool read_first(const std::vector<LoopStep>& nests) {
-    walk(nests, false);
-    return last_read_ <= first_write_;
-  }
-
- private:
-  void walk(const std::vector<LoopStep>& steps, bool in_lanes) {
-    for (const LoopStep& step : steps) {
-      if (!in_lanes) ++now_;
-      const bool is_load = step.instruction && step.instruction->kind == Kind::kLoad;
-      const bool is_store = step.instruction && step.instruction->kind == Kind::kStore;
-      if (is_load && step.instruction->access.buffer == read_) last_read_ = now_;
-      if (is_store && step.instruction->access.buffer == written_) first_write_ = std::min(first_write_, now_);
-      walk(step.body, in_lanes || !step.instruction || is_innermost(step));
-    }
-  }
-
-  static bool is_innermost(const LoopStep& step) {
-    return std::none_of(step.body.begin(), step.body.end(), [](const LoopStep& inner) {
-      return !inner.instruction || inner.instruction->kind == Kind::kFor;
-    });
-  }
-
-  const int read_, written_;
-  int now_ = 0, last_read_ = 0, first_write_ = std::numeric_limits<int>::max();
-};
-
-}  // namespace
-
-bool reads_before_it_writes(const tile::Program& program, int read, int written) {
-  if (!program.grid.empty()) return false;
-  std::set<Value> loaded;
-  bool moves = false, folds = false;
-  tile::for_each(program.body, [&](const Instruction& one) {
-    folds = folds || one.kind == Kind::kFold || one.kind == Kind::kDot || one.kind == Kind::kScan ||
-            (one.kind == Kind::kFor && !one.arguments.empty());
-    if (one.kind == Kind::kLoad && one.access.buffer == read) loaded.insert(one.results[0]);
-    if (one.kind == Kind::kStore && one.access.buffer == written) moves = moves || loaded.count(one.operands[0]) != 0;
-  });
-  const lower::LoopPlan plan = lower::plan_loops(program);
-  // Nests are of elements of their own (regions), but where one folds what another reads again.
-  if (folds) return !moves && Moments(read, written).read_first(plan.body);
-  return !moves && std::all_of(plan.body.begin(), plan.body.end(),
-                               [&](const LoopStep& nest) { return Moments(read, written).read_first({nest}); });
-}
-
-size_t pointer_count(const tile::Program& program) {
-  return static_cast<size_t>(
-      std::count_if(program.buffers.begin(), program.buffers.end(),
-                    [](const tile::Buffer& buffer) { return buffer.space == tile::Space::kGlobal; }));
-}
-
-bool takes_threads(const tile::Program& program) {
-  bool shares = !program.grid.empty();
-  tile::for_each(program.body, [&](const Instruction& one) { shares = shares || one.shared; });
-  for (const tile::SymbolInfo& symbol : program.symbols) shares = shares || symbol.shared;
-  return shares;
-}
-
-bool refuses_indices(const tile::Program& program) {
-  bool refuses = false;
-  tile::for_each(program.body, [&](const Instruction& one) {
-    refuses = refuses || (one.kind == Kind::kOp && one.op == ScalarOp::kBounded);
-  });
-  return refuses;
 }
 
 }  // namespace kw::cpu

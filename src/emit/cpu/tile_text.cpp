@@ -76,7 +76,7 @@ TileText::TileText(const tile::Program& program, const lower::LoopPlan& plan, He
   for (const tile::Buffer& buffer : program.buffers) buffers_.push_back(names_.fresh(buffer.name, "_tensor"));
   for (const tile::SymbolInfo& symbol : program.symbols) {
     std::string& name = loops[symbol.name];
-    if (name.empty()) name = names_.fresh(symbol.name);
+    if (name.empty()) name = symbol.threads == 1 ? "threads" : names_.fresh(symbol.name);
     symbols_.push_back(name);
   }
   for (const tile::ValueInfo& value : program.values) values_.push_back(names_.fresh(value.name));

@@ -387,8 +387,9 @@ class TilePrinter {
     std::vector<std::string> arguments = {place.pointer(), value.constant && type(stored).dtype != DType::i32
                                                                ? typed(value, type(stored).dtype)
                                                                : text(stored, lanes).text};
-    const std::string mask = one.access.mask == kNoValue ? "True" : text(one.access.mask, lanes).text;
-    if (one.access.mask != kNoValue) arguments.push_back("mask=" + mask);
+    const std::string mask = one.access.mask == kNoValue ? "" : text(one.access.mask, lanes).text;
+    if (!mask.empty()) arguments.push_back("mask=" + mask);
+    if (one.in_order) refuse("stores in the order of their points");
     if (!one.combines) return line(call(0, "tl.store", arguments));
     // Atomics want tiles of one shape, and numbers where the address is one.
     const bool is_number = lane_dimensions_.count == 0 && lanes.empty();
@@ -397,8 +398,7 @@ class TilePrinter {
     if (value.constant)
       tile = fmt::format("tl.full({}, {}, {})", is_number ? "()" : shape, tile, dtype_name(type(stored).dtype));
     else if (type(stored).lanes != lanes) tile = fmt::format("tl.broadcast_to({}, {})", tile, shape);
-    const AtomicCall atomic = atomic_call(place, tile, one.access.mask == kNoValue ? "" : mask, shape, one.reduce,
-                                          type(stored).dtype, helpers_);
+    const AtomicCall atomic = atomic_call(place, tile, mask, shape, one.reduce, type(stored).dtype, helpers_);
     line(call(0, atomic.function, atomic.arguments));
   }
 

@@ -11,6 +11,7 @@
 #include "plan/axes.hpp"
 #include "plan/lift.hpp"
 #include "plan/scheduled_draft.hpp"
+#include "support/error.hpp"
 #include "targets/cpu/schedulers.hpp"
 
 namespace kw::cpu {
@@ -26,7 +27,9 @@ namespace {
 constexpr int64_t kLongestRow = 1 << 30;  // elements: places are counted in 32 bits
 constexpr int64_t kMostOfTile = 1 << 20;  // elements, as lowering has them
 constexpr int64_t kMostSorted = int64_t{1} << 31;
-constexpr int64_t kLanes = 16;  // of whole vectors
+constexpr int64_t kLanes = 16;        // of whole vectors
+constexpr int64_t kWorthAsking = 16;  // elements side by side
+constexpr int kEnoughThreads = 4;
 
 // Does a choice, or a mask, hang on where in the tensor an element stands? A short loop that is written out leaves the
 // one around it to be vectorised, which g++ 12 does wrongly for AVX-512 where a choice hangs on that one's rows: some
@@ -102,13 +105,10 @@ class PartsDraft {
 
  private:
   void add_buffers() {
-    std::vector<bool> written(group_.kernel.buffers.size());
-    for (const kernel_ir::Store& store : group_.kernel.stores) written[store.access.buffer] = true;
     for (size_t buffer = 0; buffer < group_.kernel.buffers.size(); ++buffer) {
       const kernel_ir::Buffer& one = group_.kernel.buffers[buffer];
       const int made = draft_.buffer(one.name, one.dtype, {one.elements}, {},
-                                     written[buffer] ? kernel::BufferRole::kOutput : kernel::BufferRole::kInput,
-                                     group_.buffers[buffer]);
+                                     role_of(group_.kernel, static_cast<int>(buffer)), group_.buffers[buffer]);
       if (!one.aligned) draft_.build.align(made, size_of(one.dtype));
     }
   }
@@ -118,6 +118,7 @@ class PartsDraft {
     std::vector<kernel::Symbol> folded;
     std::vector<kernel::Index> axes(kernel.axes.size(), kernel::Index(0));
     for (const int axis : loops_of(part)) {
+      KW_ASSERT(kernel.axes[axis].extent > 0, "what has no elements is the library's (plan/op_table.cpp)");
       const bool folds = kernel.axes[axis].kind == kernel_ir::AxisKind::kReduce;
       if (kernel.axes[axis].extent == 1 && !kernel_ir::is_serial(kernel.axes[axis])) continue;
       const lower::AxisSchedule how = schedule_of(part, axis);
@@ -133,7 +134,17 @@ class PartsDraft {
     for (const kernel_ir::Store& store : kernel.stores) name_all(kernel, lift, store.value);
     for (const bool last : {false, true})
       for (const kernel_ir::Store& store : kernel.stores)
-        if (store.last == last) draft_.build.store(lift.access(store.access), lift.expr(store.value));
+        if (store.last == last) lift.store(store);
+    if (scatters(kernel)) share_places(part);
+  }
+
+  // Points that meet store in their order. Asking whose an element is costs a thread as much as a few elements,
+  // wherever the answer cannot be foreseen: half of the time between two.
+  void share_places(const Part& part) {
+    const LoopNest& nest = part.nest;
+    const int64_t at_a_place = nest.vector_axis < 0 ? 1 : part.simplified.kernel.axes[nest.vector_axis].extent;
+    draft_.schedule.in_order = true;
+    if (nest.threading == Threading::kOwners) draft_.schedule.owners = at_a_place < kWorthAsking ? kEnoughThreads : 1;
   }
 
   // Outermost first.
@@ -154,14 +165,16 @@ class PartsDraft {
       return schedule_of_rows(nest, axis, extent);
     lower::AxisSchedule how{.mapping = lower::Mapping::kLoop, .width = block > 0 ? block : 1};
     const bool is_vector = axis == nest.vector_axis;
-    const bool is_tiled = nest.tiled_axis >= 0 || nest.copies || nest.form == LoopForm::kColumns;
-    const bool folds = part.simplified.kernel.axes[axis].kind == kernel_ir::AxisKind::kReduce;
+    const bool scatters = kernel_ir::scatters(part.simplified.kernel);
+    const bool is_tiled = nest.tiled_axis >= 0 || nest.copies || (nest.form == LoopForm::kColumns && !scatters);
+    const bool folds = !scatters && part.simplified.kernel.axes[axis].kind == kernel_ir::AxisKind::kReduce;
     if (folds || (block == 0 && ((is_vector && is_tiled) || axis == nest.tiled_axis)))
       how = {.mapping = lower::Mapping::kTile, .width = extent};
     if (is_vector && nest.whole_vectors) how.width = (extent + kLanes - 1) / kLanes * kLanes;
     how.threads = is_shared(nest, axis) || (folds && nest.threading == Threading::kReduction);
     how.simd = is_vector && !nest.copies;
-    if (how.simd && !how.threads && how.width == 1 && extent < kShort && !chooses(part.simplified.kernel, nest)) {
+    if (how.simd && !how.threads && how.width == 1 && extent < kShort && !scatters &&
+        !chooses(part.simplified.kernel, nest)) {
       how.simd = false;
       how.unrolled = true;
     }
@@ -220,7 +233,7 @@ class PartsDraft {
     if (++uses_[id] == 1)
       for (const ExprId operand : kernel.exprs[id].operands) name_all(kernel, lift, operand);
     const Expr& expr = kernel.exprs[id];
-    if (uses_[id] > 1) return;
+    if (uses_[id] > 1 || expr.kind == ExprKind::kScatter) return;  // a store's way, not a value
     const kernel::ExprId lifted = lift.expr(id);
     const kernel::Expr& now = draft_.build.kernel().exprs[lifted];
     if (now.name.empty() && now.kind != kernel::ExprKind::kConstant && now.kind != kernel::ExprKind::kIndex)
@@ -266,18 +279,12 @@ bool scans_elements(const Kernel& kernel) {
 }  // namespace
 
 bool has_tile_form(const Kernel& kernel) {
-  std::vector<bool> read(kernel.buffers.size());
-  for (const Expr& expr : kernel.exprs)
-    if (kernel_ir::is_load(expr)) read[expr.access.buffer] = true;
-  const bool apart = std::none_of(kernel.stores.begin(), kernel.stores.end(),
-                                  [&](const kernel_ir::Store& store) { return read[store.access.buffer]; });
-  const bool empty = std::any_of(kernel.axes.begin(), kernel.axes.end(),
-                                 [](const kernel_ir::Axis& axis) { return axis.extent == 0; });
   const auto is_parallel = [](const kernel_ir::Axis& axis) { return axis.kind == kernel_ir::AxisKind::kParallel; };
   const auto maps = [](const Expr& expr) { return expr.kind <= ExprKind::kOp; };
   const auto folds = [&](const Expr& expr) { return maps(expr) || expr.kind == ExprKind::kReduce; };
   const auto scans = [&](const Expr& expr) { return maps(expr) || expr.kind == ExprKind::kScan; };
-  if (!apart || empty) return false;
+  const auto scatters = [&](const Expr& expr) { return maps(expr) || expr.kind == ExprKind::kScatter; };
+  if (kernel_ir::scatters(kernel)) return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), scatters);
   if (kernel_ir::scan_axis_of(kernel) >= 0)
     return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), scans) && scans_elements(kernel);
   if (std::all_of(kernel.axes.begin(), kernel.axes.end(), is_parallel))

@@ -59,6 +59,12 @@ class NestEstimate {
   }
 
  private:
+  // Threads that own places share what is stored, but each walks all of it: it takes as long as one thread would.
+  bool is_of_owners(const Instruction& loop) const {
+    const auto count = loop.kind == Kind::kFor ? kernel::as_symbol(loop.end) : std::nullopt;
+    return count && program_.symbols[*count].threads > 0;
+  }
+
   double lanes() const { return std::max(1.0, number(device_.vector_bytes) / 4); }
 
   Walk walk_of(const Instruction& loop) const {
@@ -98,6 +104,10 @@ class NestEstimate {
       return;
     }
     const Instruction& one = *step.instruction;
+    if (one.kind == Kind::kIf || is_of_owners(one)) {
+      for (const LoopStep& inner : step.body) visit(inner);
+      return;
+    }
     if (one.kind == Kind::kFor) {
       loops_.push_back(walk_of(one));
       if (one.symbol != vector_ && one.arguments.empty()) programs_ = std::max(programs_, product(loops_));
@@ -106,6 +116,7 @@ class NestEstimate {
       return;
     }
     const double points = product(loops_), each = points / (runs_along_vector(loops_) ? lanes() : 1);
+    if (one.combines) instructions_ += each;
     if (one.kind == Kind::kLoad || one.kind == Kind::kStore) return visit_access(one);
     if (one.kind == Kind::kFold) {
       const bool extreme = one.reduce == tile::ReduceOp::kMax || one.reduce == tile::ReduceOp::kMin;
@@ -164,6 +175,7 @@ class NestEstimate {
     Accesses access{&one, tile::offset_of(program_, one.access), loops_, {}};
     instructions_ += product(loops_) *
                      (one.kind == Kind::kLoad && !runs_along_vector(loops_) ? 1 : access_cost(access.terms));
+    if (one.combines) access.passes = 2;  // what is folded into memory is read and written
     access.constants.push_back(access.terms.constant);
     access.terms.constant = 0;
     const auto like = std::find_if(accesses_.begin(), accesses_.end(), [&](const Accesses& other) {
@@ -187,10 +199,7 @@ class NestEstimate {
     loops_.pop_back();
   }
 
-  static bool gathers(const Instruction& one) {
-    return std::any_of(one.access.coordinates.begin(), one.access.coordinates.end(),
-                       [](const tile::Coordinate& at) { return at.value != tile::kNoValue; });
-  }
+  static bool gathers(const Instruction& one) { return tile::is_decided_by_data(one.access); }
 
   double access_cost(const Index& index) const {
     if (vector_ < 0) return 1;

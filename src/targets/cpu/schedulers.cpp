@@ -98,7 +98,7 @@ ScheduledGroup lower_scans(LoweredGroup group, const Parameters& parameters, con
   group = prepared(facing_forwards(std::move(group)), parameters);
   if (!has_tile_form(group.kernel)) {
     ErrorText text;
-    text.message = "kernel '" + group.kernel.name + "' scans rows of no elements, or beside other folds";
+    text.message = "kernel '" + group.kernel.name + "' scans rows beside other folds";
     text.code = "bad-schedule";
     throw Error(ErrorKind::kUser, std::move(text));
   }
