@@ -1,7 +1,5 @@
-// Kernels in text form as the CPU's scheduler would lower them: pointwise ones as tile programs.
+// Kernels in text form as the CPU's scheduler would lower them.
 #pragma once
-
-#include <optional>
 
 #include "emit/kernel_ir.hpp"
 #include "targets/cpu/schedulers.hpp"
@@ -9,8 +7,7 @@
 
 namespace kw::cpu {
 
-inline std::optional<tile::Program> tiles_of(const kernel_ir::Kernel& kernel) {
-  if (!has_tile_form(kernel)) return std::nullopt;
+inline tile::Program tiles_of(const kernel_ir::Kernel& kernel) {
   plan::LoweredGroup group;
   group.kernel = kernel;
   group.buffers.resize(kernel.buffers.size());

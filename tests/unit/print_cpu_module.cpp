@@ -15,22 +15,11 @@ namespace {
 std::string module_of(const Program& program) {
   const auto printer = make_cpu_printer();
   std::string text = printer->imports(program) + "\n" + printer->kernels(program);
-  const auto tensors_of = [](const auto& function) {
-    std::vector<std::string> tensors;
-    for (const auto& buffer : function.buffers) tensors.push_back(buffer.name);
-    return tensors;
-  };
-  const auto add = [&](const auto& function, const auto& step, const std::string& launch) {
-    text += "\n\ndef launch_" + function.name + "(" + join(step.tensors, ", ") + "):\n";
-    for (const std::string& line : split_lines(launch.empty() ? "pass" : launch)) text += "    " + line + "\n";
-  };
-  for (size_t index = 0; index < program.kernels.size(); ++index) {
-    const KernelStep step{static_cast<int>(index), tensors_of(program.kernels[index]), {}};
-    add(program.kernels[index], step, printer->launch(program, step));
-  }
   for (size_t index = 0; index < program.tiles.size(); ++index) {
-    const TileStep step{static_cast<int>(index), tensors_of(program.tiles[index]), {}};
-    add(program.tiles[index], step, printer->launch(program, step, nullptr));
+    TileStep step{static_cast<int>(index), {}, {}};
+    for (const tile::Buffer& buffer : program.tiles[index].buffers) step.tensors.push_back(buffer.name);
+    text += "\n\ndef launch_" + program.tiles[index].name + "(" + join(step.tensors, ", ") + "):\n";
+    for (const std::string& line : split_lines(printer->launch(program, step, nullptr))) text += "    " + line + "\n";
   }
   return text + printer->trailer(program);
 }
@@ -42,10 +31,9 @@ int main(int argc, char** argv) {
     Program program;
     for (int i = 1; i < argc; ++i) {
       const std::string text = read_file(argv[i]);
-      kernel_ir::Kernel kernel = kernel_ir::parse_kernel(text.substr(0, text.find("----\n")));
+      const kernel_ir::Kernel kernel = kernel_ir::parse_kernel(text.substr(0, text.find("----\n")));
       kernel_ir::check_kernel(kernel);
-      if (auto tiles = cpu::tiles_of(kernel)) program.tiles.push_back(std::move(*tiles));
-      else program.kernels.push_back(std::move(kernel));
+      program.tiles.push_back(cpu::tiles_of(kernel));
     }
     std::fputs(module_of(program).c_str(), stdout);
     return 0;

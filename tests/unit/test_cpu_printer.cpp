@@ -8,7 +8,6 @@
 
 #include "cpu_tiles.hpp"
 #include "emit/cpu/helper_sections.hpp"
-#include "emit/cpu/kernel_printer.hpp"
 #include "emit/cpu/tile_printer.hpp"
 #include "emit/kernel_text.hpp"
 #include "support/text.hpp"
@@ -29,10 +28,9 @@ std::vector<std::string> golden_files() {
 }
 
 std::string printed(const kernel_ir::Kernel& kernel, cpu::HelperSet& helpers) {
-  const std::optional<tile::Program> tiles = cpu::tiles_of(kernel);
-  if (!tiles) return cpu::print_kernel(kernel, helpers).text;
-  EXPECT_EQ(tile::print_program(tile::parse_program(tile::print_program(*tiles))), tile::print_program(*tiles));
-  return cpu::print_tile_function(*tiles, helpers).text;
+  const tile::Program tiles = cpu::tiles_of(kernel);
+  EXPECT_EQ(tile::print_program(tile::parse_program(tile::print_program(tiles))), tile::print_program(tiles));
+  return cpu::print_tile_function(tiles, helpers).text;
 }
 
 class CpuGolden : public testing::TestWithParam<std::string> {};

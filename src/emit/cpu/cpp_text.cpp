@@ -189,44 +189,6 @@ Text logical(const Expr& expr, const std::vector<Text>& a, DType dtype, HelperSe
 
 bool is_logical(ScalarOp op) { return op >= ScalarOp::kEqual && op <= ScalarOp::kShiftRight; }
 
-// The axes of an index that lie in memory behind each other without a gap, the innermost first: 8 * row + column has
-// column and row where there are 8 columns.
-std::vector<int> dense_axes(const Kernel& kernel, const Index& index) {
-  std::vector<int> axes;
-  int64_t stride = 1;
-  for (bool found = true; found;) {
-    found = false;
-    for (const IndexTerm& term : index.terms) {
-      if (term.coefficient != stride || term.divisor != 1 || term.modulus != 0 || kernel.axes[term.axis].extent <= 1)
-        continue;
-      if (std::find(axes.begin(), axes.end(), term.axis) != axes.end()) continue;
-      axes.push_back(term.axis);
-      stride *= kernel.axes[term.axis].extent;
-      found = true;
-      break;
-    }
-  }
-  return axes;
-}
-
-// A stride by name where it is a row's or a plane's size: the extent of the innermost axis of `whole`, or of the two
-// innermost. Any other is a number, for a product that happens to be the same says nothing.
-Text coefficient_text(const Kernel& kernel, int64_t coefficient, const Index& whole, const AxisNames& names) {
-  const std::vector<int> inner = dense_axes(kernel, whole);
-  const auto extent = [&](int axis) { return kernel.axes[axis].extent; };
-  if (!inner.empty() && extent(inner[0]) == coefficient) return {names.extents[inner[0]], kPrimary};
-  if (inner.size() > 1 && extent(inner[0]) * extent(inner[1]) == coefficient)
-    return {names.extents[inner[1]] + " * " + names.extents[inner[0]], kMultiply};
-  if (inner.empty() && !kernel.axes.empty() && kernel.axes.back().extent == coefficient && coefficient > 1) {  // where
-                                                                                                               // rows
-                                                                                                               // start
-    const auto same = std::count_if(kernel.axes.begin(), kernel.axes.end(),
-                                    [&](const Axis& axis) { return axis.extent == coefficient; });
-    if (same == 1) return {names.extents.back(), kPrimary};
-  }
-  return {std::to_string(coefficient), kPrimary};
-}
-
 }  // namespace
 
 std::string within(const Text& text, int least) { return text.precedence >= least ? text.text : "(" + text.text + ")"; }
@@ -267,45 +229,6 @@ Text constant_text(const Expr& expr, HelperSet& helpers) {
   if (expr.dtype == DType::b1) return {expr.integer != 0 || expr.number != 0.0 ? "true" : "false", kPrimary};
   if (expr.integer == INT64_MIN) return {"INT64_MIN", kPrimary};
   return {std::to_string(expr.integer), expr.integer < 0 ? kUnary : kPrimary};
-}
-
-Text index_text(const Kernel& kernel, const Index& index, const AxisNames& names, const Index* whole) {
-  Text text{"", kPrimary};
-  const auto append = [&](bool negative, const Text& term) {
-    if (text.text.empty()) {
-      text = negative ? prefix("-", term) : term;
-    } else {
-      text = binary(text, negative ? "-" : "+", term, kAdd);
-    }
-  };
-  std::vector<IndexTerm> terms = index.terms;  // in the order of memory
-  std::stable_sort(terms.begin(), terms.end(), [](const IndexTerm& a, const IndexTerm& b) {
-    return std::abs(a.coefficient) > std::abs(b.coefficient);
-  });
-  for (const IndexTerm& term : terms) {
-    Text position{names.variables[term.axis], kPrimary};
-    if (term.divisor != 1) position = binary(position, "/", {std::to_string(term.divisor), kPrimary}, kMultiply);
-    if (term.modulus != 0) position = binary(position, "%", {std::to_string(term.modulus), kPrimary}, kMultiply);
-    const int64_t size = std::abs(term.coefficient);
-    if (size == 0) continue;
-    append(term.coefficient < 0,
-           size == 1 ? position
-                     : binary(position, "*", coefficient_text(kernel, size, whole ? *whole : index, names), kMultiply));
-  }
-  if (index.constant != 0 || text.text.empty())
-    append(index.constant < 0, {std::to_string(std::abs(index.constant)), kPrimary});
-  return text;
-}
-
-std::string guard_text(const Kernel& kernel, const std::vector<Guard>& guards, const AxisNames& names) {
-  std::vector<std::string> conditions;
-  for (const Guard& guard : guards) {
-    const std::string position = within(index_text(kernel, guard.index, names), kAdd);
-    const IndexRange range = range_of(guard.index, kernel.axes);
-    if (range.lowest < guard.lower) conditions.push_back(position + " >= " + std::to_string(guard.lower));
-    if (range.highest >= guard.upper) conditions.push_back(position + " < " + std::to_string(guard.upper));
-  }
-  return join(conditions, " && ");
 }
 
 Text cast_text(const Text& value, DType from, DType to, HelperSet& helpers) {

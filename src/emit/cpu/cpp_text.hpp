@@ -30,17 +30,6 @@ std::string value_type(DType dtype);    // of a local variable: booleans are boo
 Text constant_text(const kernel_ir::Expr& expr, HelperSet& helpers);
 Text literal(double value, DType dtype, HelperSet& helpers);
 
-// `names` are the loop variables; `extents` the named constants that hold the axes' extents, used where a coefficient
-// is the size of a row or plane.
-struct AxisNames {
-  std::vector<std::string> variables, extents;
-};
-// `whole`: the index of which `index` is a part.
-Text index_text(const kernel_ir::Kernel& kernel, const kernel_ir::Index& index, const AxisNames& names,
-                const kernel_ir::Index* whole = nullptr);
-std::string guard_text(const kernel_ir::Kernel& kernel, const std::vector<kernel_ir::Guard>& guards,
-                       const AxisNames& names);
-
 // An operation on operands already spelled; adds the helpers that it calls. `types` are the operands' dtypes.
 Text op_text(const kernel_ir::Expr& expr, const std::vector<Text>& operands, const std::vector<DType>& types,
              HelperSet& helpers);

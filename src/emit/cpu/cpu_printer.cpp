@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "emit/cpu/embedded.hpp"
-#include "emit/cpu/kernel_printer.hpp"
 #include "emit/cpu/tile_printer.hpp"
 #include "emit/python_text.hpp"
 #include "emit/target_printer.hpp"
@@ -13,8 +12,6 @@
 
 namespace kw {
 namespace {
-
-using kernel_ir::Kernel;
 
 constexpr const char* kRunCheckedText = R"py(
 
@@ -32,9 +29,6 @@ def run_checked(kernel: str, *arguments: int) -> None:
 class CpuPrinter : public TargetPrinter {
  public:
   std::string device() const override { return "cpu"; }
-  bool reads_before_it_writes(const Kernel& kernel, int read, int written) const override {
-    return cpu::reads_before_it_writes(kernel, read, written);
-  }
   bool reads_before_it_writes(const tile::Program& tiles, int read, int written) const override {
     return cpu::reads_before_it_writes(tiles, read, written);
   }
@@ -49,28 +43,20 @@ class CpuPrinter : public TargetPrinter {
   }
 
   std::string kernels(const Program& program) const override {
-    if (has_none(program)) return "";
+    if (program.tiles.empty()) return "";
     cpu::HelperSet helpers;
     std::string functions, parameters;
-    const auto add = [&](const std::string& name, size_t pointers, const auto& printed) {
+    for (const tile::Program& tiles : program.tiles) {
+      const cpu::PrintedTile printed = cpu::print_tile_function(tiles, helpers);
       functions += (functions.empty() ? "" : "\n") + printed.text;
-      parameters += fmt::format("    (\"{}\", {}, {}),\n", name, pointers, printed.takes_threads ? 1 : 0);
-    };
-    for (const Kernel& kernel : program.kernels)
-      add(kernel.name, kernel.buffers.size(), cpu::print_kernel(kernel, helpers));
-    for (const tile::Program& tiles : program.tiles)
-      add(tiles.name, cpu::pointer_count(tiles), cpu::print_tile_function(tiles, helpers));
+      parameters += fmt::format("    (\"{}\", {}, {}),\n", tiles.name, cpu::pointer_count(tiles),
+                                printed.takes_threads ? 1 : 0);
+    }
     const std::string source = cpu::cpp_file(functions, helpers);
     KW_ASSERT(source.find("\"\"\"") == std::string::npos, "the C++ source would end its Python string");
     return "CPP_SOURCE = r\"\"\"\n" + source +
            "\"\"\"\n\n# Name, pointers, and whether the number of threads follows them.\nKERNEL_PARAMETERS = [\n" +
            parameters + "]\n";
-  }
-
-  std::string launch(const Program& program, const KernelStep& step) const override {
-    const Kernel& kernel = program.kernels[step.kernel];
-    if (program_count(kernel) == 0) return "";
-    return call(kernel, step.tensors, step.offsets);
   }
 
   std::string launch(const Program& program, const TileStep& step, const TileStep*) const override {
@@ -80,30 +66,25 @@ class CpuPrinter : public TargetPrinter {
   }
 
   std::string trailer(const Program& program) const override {
-    if (has_none(program)) return "";
-    const auto refuses = [](const auto& kernel) { return cpu::refuses_indices(kernel); };
-    const bool some = std::any_of(program.kernels.begin(), program.kernels.end(), refuses) ||
-                      std::any_of(program.tiles.begin(), program.tiles.end(), refuses);
+    if (program.tiles.empty()) return "";
+    const bool some = std::any_of(program.tiles.begin(), program.tiles.end(), cpu::refuses_indices);
     return std::string(cpu::kLoaderText) + (some ? kRunCheckedText : "");
   }
 
  private:
-  static bool has_none(const Program& program) { return program.kernels.empty() && program.tiles.empty(); }
-
-  // Of a KernelIR kernel or a tile program. Pointers are numbers in Python: offsets are in bytes.
-  template <typename Function>
-  static std::string call(const Function& function, const std::vector<std::string>& tensors,
+  // Pointers are numbers in Python: offsets are in bytes.
+  static std::string call(const tile::Program& tiles, const std::vector<std::string>& tensors,
                           const std::vector<int64_t>& offsets) {
     std::vector<std::string> arguments;
     for (size_t i = 0; i < tensors.size(); ++i) {
-      const int64_t offset = i < offsets.size() ? offsets[i] * size_of(function.buffers[i].dtype) : 0;
+      const int64_t offset = i < offsets.size() ? offsets[i] * size_of(tiles.buffers[i].dtype) : 0;
       arguments.push_back(tensors[i] + ".data_ptr()" + (offset == 0 ? "" : fmt::format(" + {}", offset)));
     }
-    if (cpu::takes_threads(function)) arguments.push_back("torch.get_num_threads()");
-    std::string head = "load_kernels()." + function.name + "(";
-    if (cpu::refuses_indices(function)) {
+    if (cpu::takes_threads(tiles)) arguments.push_back("torch.get_num_threads()");
+    std::string head = "load_kernels()." + tiles.name + "(";
+    if (cpu::refuses_indices(tiles)) {
       head = "run_checked(";
-      arguments.insert(arguments.begin(), "\"" + function.name + "\"");
+      arguments.insert(arguments.begin(), "\"" + tiles.name + "\"");
     }
     return python::wrapped_call(head, arguments, ")") + "\n";
   }

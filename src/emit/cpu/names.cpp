@@ -70,18 +70,4 @@ std::string Names::fresh(const std::string& wanted, const std::string& suffix) {
   return name;
 }
 
-std::string constant_name(const std::string& axis, const std::string& what) {
-  std::string name = "k";
-  bool start = true;
-  for (char c : axis) {
-    if (c == '_') {
-      start = true;
-      continue;
-    }
-    name += start ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
-    start = false;
-  }
-  return name + what;
-}
-
 }  // namespace kw::cpu

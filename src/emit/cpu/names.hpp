@@ -18,7 +18,4 @@ class Names {
   std::set<std::string> taken_;
 };
 
-// "kInnerColumnCount" for axis inner_column.
-std::string constant_name(const std::string& axis, const std::string& what);
-
 }  // namespace kw::cpu

@@ -1,5 +1,5 @@
-// What a kernel's function does, one part after the other, and in which loops: what schedulers and the printer of
-// KernelIR go by, and the cost model reads.
+// What a kernel's function does, one part after the other, and in which loops: what schedulers go by, and the cost
+// model reads.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ Part whole_of(const kernel_ir::Kernel& kernel);
 // Of a pointwise kernel, its regions (regions.hpp).
 std::vector<Part> parts_of(const kernel_ir::Kernel& kernel);
 
-// Of each choice (kernel_ir.hpp): the most that it may be (the least is 0, which leaves it to the printer), and the
+// Of each choice (kernel_ir.hpp): the most that it may be (the least is 0, which leaves it to the loops' plan), and the
 // values worth trying.
 struct ChoiceLimits {
   int64_t kernel_ir::LoopChoices::* choice;

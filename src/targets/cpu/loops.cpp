@@ -251,50 +251,33 @@ class PartsDraft {
   std::vector<int> uses_;                      // [expression of a part]
 };
 
-// Are rows, or columns side by side, folded element by element?
-bool folds_elements(const Kernel& kernel) {
-  const Part part = whole_of(kernel);
-  const Kernel& simple = part.simplified.kernel;
-  const LoopNest& nest = part.nest;
-  if (nest.form == LoopForm::kScanRows) return false;
-  if (std::any_of(simple.axes.begin(), simple.axes.end(),
-                  [](const kernel_ir::Axis& axis) { return axis.extent > kLongestRow; }))
-    return false;
-  for (ExprId id = 0; id < static_cast<ExprId>(simple.exprs.size()); ++id) {
-    const Expr& expr = simple.exprs[id];
-    if (expr.kind != ExprKind::kReduce || !nest.needed[id]) continue;
-    const bool is_simple = expr.reduce == kernel::ReduceOp::kSum || expr.reduce == kernel::ReduceOp::kExtendedSum ||
-                           expr.reduce == kernel::ReduceOp::kProd || expr.reduce == kernel::ReduceOp::kMax ||
-                           expr.reduce == kernel::ReduceOp::kMin;
-    if (!is_simple || expr.operands.size() != 1) return false;
-  }
-  return true;
+// Where there is no such program the group is taken apart, at last into calls of the library.
+[[noreturn]] void refuse(const Kernel& kernel, const std::string& what) {
+  ErrorText text;
+  text.message = "kernel '" + kernel.name + "' " + what;
+  text.code = "bad-schedule";
+  throw Error(ErrorKind::kUser, std::move(text));
 }
 
-bool scans_elements(const Kernel& kernel) {
-  const int64_t most = kernel_ir::sorts(kernel) ? kMostSorted : kMostOfTile;
-  return PartsDraft::tile_elements(whole_of(kernel)) <= most;
+void refuse_long_rows(const Kernel& kernel, const Part& part) {
+  const auto is_of = [](ExprKind kind) { return [kind](const Expr& expr) { return expr.kind == kind; }; };
+  const bool folds = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), is_of(ExprKind::kReduce));
+  if (kernel_ir::scan_axis_of(kernel) >= 0) {
+    if (folds) refuse(kernel, "scans rows beside other folds");
+    const int64_t most = kernel_ir::sorts(kernel) ? kMostSorted : kMostOfTile;
+    if (PartsDraft::tile_elements(part) > most) refuse(kernel, "scans more elements at once than a tile has");
+  }
+  const auto is_long = [](const kernel_ir::Axis& axis) { return axis.extent > kLongestRow; };
+  const std::vector<kernel_ir::Axis>& axes = part.simplified.kernel.axes;
+  if (folds && std::any_of(axes.begin(), axes.end(), is_long)) refuse(kernel, "folds rows that are too long to count");
 }
 
 }  // namespace
 
-bool has_tile_form(const Kernel& kernel) {
-  const auto is_parallel = [](const kernel_ir::Axis& axis) { return axis.kind == kernel_ir::AxisKind::kParallel; };
-  const auto maps = [](const Expr& expr) { return expr.kind <= ExprKind::kOp; };
-  const auto folds = [&](const Expr& expr) { return maps(expr) || expr.kind == ExprKind::kReduce; };
-  const auto scans = [&](const Expr& expr) { return maps(expr) || expr.kind == ExprKind::kScan; };
-  const auto scatters = [&](const Expr& expr) { return maps(expr) || expr.kind == ExprKind::kScatter; };
-  if (kernel_ir::scatters(kernel)) return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), scatters);
-  if (kernel_ir::scan_axis_of(kernel) >= 0)
-    return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), scans) && scans_elements(kernel);
-  if (std::all_of(kernel.axes.begin(), kernel.axes.end(), is_parallel))
-    return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), maps);
-  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), folds) && folds_elements(kernel);
-}
-
 ScheduledTiles as_tiles(LoweredGroup group) {
   if (!group.windowed) name_axes(group.kernel);
   const std::vector<Part> parts = parts_of(group.kernel);
+  for (const Part& part : parts) refuse_long_rows(group.kernel, part);
   return PartsDraft(std::move(group)).run(parts);
 }
 

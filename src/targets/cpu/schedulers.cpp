@@ -1,12 +1,11 @@
 // A CPU kernel keeps its ordered, merged axes. What the parameters (kernel_ir::LoopChoices, by name) do not say of
-// loops, threads and SIMD, the printer chooses from the accesses.
+// loops, threads and SIMD, emit/cpu/loop_nest chooses from the accesses.
 #include <algorithm>
 
 #include "emit/cpu/parts.hpp"
 #include "emit/kernel_names.hpp"
 #include "plan/axes.hpp"
 #include "plan/group_kinds.hpp"
-#include "support/error.hpp"
 #include "targets/cpu/schedulers.hpp"
 
 namespace kw::cpu {
@@ -56,17 +55,9 @@ LoweredGroup prepared(LoweredGroup group, const Parameters& parameters) {
   return group;
 }
 
-ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
-  ScheduledGroup result;
-  result.kernels.push_back(as_scheduled(prepared(std::move(group), parameters)));
-  return result;
-}
-
-// A tile program, where it has that form.
 ScheduledGroup scheduled(LoweredGroup group) {
   ScheduledGroup result;
-  if (has_tile_form(group.kernel)) result.tiles.push_back(as_tiles(std::move(group)));
-  else result.kernels.push_back(as_scheduled(std::move(group)));
+  result.tiles.push_back(as_tiles(std::move(group)));
   return result;
 }
 
@@ -95,14 +86,7 @@ std::vector<ParameterRange> space_of_scans(const LoweredGroup& group, const Devi
 }
 
 ScheduledGroup lower_scans(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
-  group = prepared(facing_forwards(std::move(group)), parameters);
-  if (!has_tile_form(group.kernel)) {
-    ErrorText text;
-    text.message = "kernel '" + group.kernel.name + "' scans rows beside other folds";
-    text.code = "bad-schedule";
-    throw Error(ErrorKind::kUser, std::move(text));
-  }
-  return scheduled(std::move(group));
+  return scheduled(prepared(facing_forwards(std::move(group)), parameters));
 }
 
 bool starts_anywhere(const Kernel& kernel) {
@@ -135,7 +119,7 @@ std::vector<ParameterRange> space_of_windows(const LoweredGroup& group, const De
   if (std::any_of(group.kernel.axes.begin(), group.kernel.axes.end(),
                   [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce && axis.extent >= 8; })) {
     ranges.push_back(choices_of_windows().range("across"));  // shorter windows are never what the SIMD loop runs along
-    ranges.back().unsaid = runs_across(lower(group, {}, device).kernels.back().kernel) ? 1 : 0;
+    ranges.back().unsaid = runs_across(prepared(group, {}).kernel) ? 1 : 0;
   }
   return ranges;
 }
@@ -145,9 +129,7 @@ ScheduledGroup lower_windows(LoweredGroup group, const Parameters& parameters, c
   const bool across = parameters.contains("across") ? parameters.at("across") != 0 : runs_across(group.kernel);
   for (auto& axis : group.kernel.axes) axis.unrolled = across && axis.kind == AxisKind::kReduce;
   name_windows(group.kernel);
-  ScheduledGroup result = scheduled(std::move(group));
-  for (ScheduledKernel& one : result.kernels) name_windows(one.kernel);
-  return result;
+  return scheduled(std::move(group));
 }
 
 const ParameterTable& no_choices() {
@@ -170,9 +152,7 @@ ScheduledGroup lower_bags(LoweredGroup group, const Parameters&, const DeviceDes
     axis.unrolled = serial && inner > 0;
   }
   name_bags(kernel);
-  ScheduledGroup result = scheduled(std::move(group));
-  for (ScheduledKernel& one : result.kernels) name_bags(one.kernel);
-  return result;
+  return scheduled(std::move(group));
 }
 
 }  // namespace

@@ -8,9 +8,7 @@ namespace kw::cpu {
 const std::vector<plan::Scheduler>& schedulers();
 const plan::Scheduler& attention_scheduler();
 
-// Is the kernel, its axes in order, pointwise or one of folds, and are its parts loops of a tile program? Scatters,
-// kernels that read a buffer which they write, and those without elements are not.
-bool has_tile_form(const kernel_ir::Kernel& kernel);
+// Of a kernel whose axes are in order. Throws kUser where it scans or folds more than such programs do.
 plan::ScheduledTiles as_tiles(plan::LoweredGroup group);
 
 }  // namespace kw::cpu
