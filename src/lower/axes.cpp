@@ -354,9 +354,10 @@ class Mapper {
 }  // namespace
 
 tile::Index Mapped::translate(const kernel::Index& index, bool whole) const {
-  return kernel::substitute(
-      index, [&](kernel::Symbol symbol) { return whole ? axes[symbol].whole : axes[symbol].index; },
-      tile::ranges_of(program));
+  const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program);
+  const tile::Index found = kernel::substitute(
+      index, [&](kernel::Symbol symbol) { return whole ? axes[symbol].whole : axes[symbol].index; }, ranges);
+  return whole ? kernel::recombined(found, ranges) : found;
 }
 
 std::vector<tile::Symbol> folded_symbols(const kernel::Kernel& kernel, const Mapped& mapped) {

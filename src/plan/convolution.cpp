@@ -107,12 +107,12 @@ bool Convolution::is_grouped() const { return groups > 1 && channels > 1 && !tra
 
 int64_t Convolution::stacked_dims() const {
   constexpr int64_t kMostRows = 128;  // with more than one dimension's phases
-  int64_t stacked = 0, rows = filters;
-  // A fold over rows would fold their phases, too.
-  if (image.dtype != DType::f32 || is_direct() || folds_filters || phases() == 1) return 0;
+  const int64_t most_folded = keeps_filters ? kMostFolded : kMostRows;
+  int64_t stacked = 0, rows = folds_filters ? std::bit_ceil(static_cast<uint64_t>(filters)) : filters;
+  if (image.dtype != DType::f32 || is_direct() || phases() == 1) return 0;
   for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim, ++stacked) {
     rows *= dim->row_phases();
-    if (stacked > 0 && rows > kMostRows) break;
+    if (stacked > 0 ? rows > kMostRows : folds_filters && rows > most_folded) break;
   }
   const auto one_phase = [](const ConvolutionDim& dim) { return dim.phases == 1; };
   return std::all_of(dims.end() - stacked, dims.end(), one_phase) ? 0 : stacked;

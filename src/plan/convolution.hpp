@@ -51,6 +51,7 @@ struct Convolution {
   bool transposed = false;
   bool exact = false;          // as sums of f32 products; else operands may be rounded to TF32's 11 digits
   bool folds_filters = false;  // what follows folds the result over them: a block has all filters
+  bool keeps_filters = false;  // and stores all that it folds, or something of each
 
   int64_t window() const;  // points of the result that what follows folds together
   int64_t taps() const;    // of the window

@@ -90,8 +90,14 @@ class ConvolutionKernels : ConvolutionStatistics {
       // Where neighbours in memory are of different phases, or of different samples at unknown places.
       if (stacks && one_.dims.back().row_phases() < how.width) how.split = one_.dims.back().row_phases();
       how.last = !again && (how.split > 1 || (!places_first() && !is_of_one_sample()));
-      if (one_.folds_filters) how = {.mapping = Mapping::kTile, .width = blocks_.filters};
-      axes.row = symbol_index(draft.mapped(stacks ? row_name() : "filter", stacks ? rows() : one_.filters, how));
+      if (one_.folds_filters) how = {.mapping = Mapping::kTile, .width = own_filters};
+      const bool apart = stacks && one_.folds_filters;  // a fold over rows would fold their phases, too
+      axes.row = symbol_index(
+          draft.mapped(stacks && !apart ? row_name() : "filter", stacks && !apart ? rows() : one_.filters, how));
+      if (!apart) return;
+      const Symbol phase = draft.mapped("phase_of_filter", rows_of_filter_,
+                                        {.mapping = Mapping::kTile, .width = rows_of_filter_, .within = "filter"});
+      axes.row = axes.row * Index(rows_of_filter_) + symbol_index(phase);
     };
     if (!places_first()) declare_rows();
     // A block of a large image lies in one sample: its places follow each other in memory.
@@ -465,7 +471,7 @@ class ConvolutionKernels : ConvolutionStatistics {
     };
     ExprId of_filters = filter_number(draft, "spoilt_filters", DType::i32, spoilt_filters_, axes),
            of_samples = sample_number(draft, "spoilt_samples", DType::i32, spoilt_samples_, axes.sample);
-    if (one_.folds_filters) of_filters = largest(of_filters, *kernel::as_symbol(axes.row));
+    if (one_.folds_filters) of_filters = largest(of_filters, *kernel::as_symbol(axes.filter));
     if (group_.statistics && kernel::uses(axes.sample, axes.lane)) of_samples = largest(of_samples, axes.lane);
     ExprId spoilt = is_set(of_samples);
     // Walkers ask first whether there is any such sample.

@@ -108,6 +108,15 @@ std::optional<std::vector<int64_t>> windows_of(const LoweredGroup& group, const 
                                                                                                 : std::nullopt;
 }
 
+// Is anything stored for each element that the kernel folds?
+bool stores_along_fold(const kernel_ir::Kernel& kernel) {
+  return std::any_of(kernel.stores.begin(), kernel.stores.end(), [&](const kernel_ir::Store& store) {
+    for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
+      if (kernel_ir::is_serial(kernel.axes[axis]) && uses_axis(store.access, static_cast<int>(axis))) return true;
+    return false;
+  });
+}
+
 }  // namespace
 
 const kernel_ir::Store& ImageProducer::image_store(ValueId image) const {
@@ -149,6 +158,10 @@ std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std:
     constexpr size_t kFilters = 1;  // behind samples
     if (*folded != kFilters || convolution->groups > 1 || convolution->filters > kMostFolded) return std::nullopt;
     convolution->folds_filters = true;
+    convolution->keeps_filters = stores_along_fold(group->kernel);
+    // Phases that are blocks of their own would store every other element of what is stored whole.
+    if (convolution->keeps_filters && convolution->phases() > 1 && convolution->stacked_dims() == 0)
+      return std::nullopt;
   } else if (const auto windows = group->statistics ? std::nullopt : windows_of(*group, *convolution, lengths)) {
     for (size_t dim = 0; dim < lengths.size(); ++dim) convolution->dims[dim].window = (*windows)[dim];
   } else if (!group->statistics && folds(group->kernel)) {

@@ -82,59 +82,97 @@ Parameters direct_defaults(const LoweredGroup& group, const DeviceDescription& d
   return {{"block_n", width}, {"num_warps", width / kWarp}, {"rows", rows}};
 }
 
-// The largest blocks of which every multiprocessor has one.
-Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
+struct Blocks {
+  int64_t filters = 1, positions = 1, depth = 1, stages = 1, warps = 4;
+};
+
+// The dearest operation that follows, in additions; 0: what is stored is the sum, with its scale and bias.
+int dearest_operation(const LoweredGroup& group) {
+  int dearest = 0;
+  for (const kernel_ir::Expr& expr : group.kernel.exprs)
+    if (expr.kind == kernel_ir::ExprKind::kOp) dearest = std::max(dearest, kernel::additions_of(expr.op));
+  return dearest;
+}
+
+constexpr int kDear = 20;  // additions: tanh, erf and powers, which take many registers and little of the tensor cores
+
+// A row of few channels is read in pieces of 8 or 16 bytes, for which asynchronous copies are slow: more blocks at once
+// hide more than loads ahead do.
+Blocks of_few_channels(const LoweredGroup& group, Blocks blocks) {
   const Convolution& one = *group.convolution;
-  if (one.is_direct()) return direct_defaults(group, device);
+  const int dearest = dearest_operation(group);
+  blocks.depth = depth_of_tap_row(one);
+  if (one.exact || blocks.filters * blocks.positions < 32 * 128) return blocks;
+  // Results that are folded as well: half as many to a block are 2 to 5 % faster.
+  if (group.statistics && blocks.filters == 64 && blocks.positions == 128) blocks.positions = 64;
+  else if (blocks.depth == 64 && blocks.filters == 64) blocks.stages = 2;  // a long row
+  else if (dearest == 0 || one.folds_filters || (dearest >= kDear && blocks.filters >= 64)) blocks.warps = 8;
+  return blocks;
+}
+
+// Does a row of taps fill most of a step? Then a step is such a row.
+bool walks_tap_rows(const Convolution& one) {
+  const int64_t row = depth_of_tap_row(one), channels = kept_channels(one);
+  return channels < 32 && row > 0 && row <= 64 && one.phases() == 1 && 2 * one.dims.back().taps * channels > row;
+}
+
+// The largest blocks of which every multiprocessor has one. Figures of an H200.
+Blocks default_blocks(const LoweredGroup& group, const DeviceDescription& device) {
+  const Convolution& one = *group.convolution;
   const int64_t kept = kept_channels(one), depth = one.taps() * kept, places = one.samples * one.places();
   const int64_t rows = one.filters * one.rows_of_filter();
   int64_t outer_phases = one.phases();
   for (auto dim = one.dims.end() - one.stacked_dims(); dim != one.dims.end(); ++dim) outer_phases /= dim->phases;
   // With phases among the rows loops are short, and blocks that overlap count for more than large ones.
-  int64_t filters = std::clamp<int64_t>(next_power_of_two(rows), kLeastBlock,
-                                        one.folds_filters          ? kMostFolded
-                                        : one.rows_of_filter() > 1 ? 64
-                                                                   : 128),
-          positions = std::clamp<int64_t>(next_power_of_two(places), kLeastBlock,
-                                          std::min<int64_t>(128 * 128 / filters, 128));
-  const auto blocks = [&] {
+  const int64_t most = one.folds_filters ? kMostFolded : one.rows_of_filter() > 1 ? 64 : 128;
+  Blocks blocks;
+  int64_t &filters = blocks.filters, &positions = blocks.positions, &step = blocks.depth;
+  filters = std::clamp<int64_t>(next_power_of_two(rows), kLeastBlock, most);
+  positions = std::clamp<int64_t>(next_power_of_two(places), kLeastBlock, std::min<int64_t>(128 * 128 / filters, 128));
+  const auto count = [&] {
     return outer_phases * one.groups * ceil_divide(rows, filters) * ceil_divide(places, positions);
   };
-  while (blocks() < device.units && filters * positions > 64 * 64 && positions > kLeastBlock)
+  while (count() < device.units && filters * positions > 64 * 64 && positions > kLeastBlock)
     (positions >= filters || one.folds_filters ? positions : filters) /= 2;
-  int64_t step = std::clamp<int64_t>(next_power_of_two(depth), kLeastBlock, 64);
+  if (walks_tap_rows(one)) return of_few_channels(group, blocks);
+  step = std::clamp<int64_t>(next_power_of_two(depth), kLeastBlock, 64);
   // Unless the last of the longer steps is mostly of nothing.
   if (step == 64 && ceil_divide(depth, 64) * 64 * 16 > ceil_divide(depth, 32) * 32 * 17) step = 32;
   if (kept >= 32 && kept % step != 0) step = kept % 32 == 0 ? 32 : step;
-  const bool is_plain = std::none_of(group.kernel.exprs.begin(), group.kernel.exprs.end(),
-                                     [](const auto& expr) { return expr.kind == kernel_ir::ExprKind::kOp; });
-  // A row of few channels is read in pieces of 8 or 16 bytes, for which asynchronous copies are slow: more blocks at
-  // once hide more than loads ahead do.
-  if (const int64_t row = depth_of_tap_row(one); kept < 32 && row > 0 && row <= 64 && one.phases() == 1)
-    return {{"block_m", filters},
-            {"block_n", positions},
-            {"block_k", row},
-            {"stages", 1},
-            {"num_warps", (is_plain || one.folds_filters) && !one.exact && filters * positions >= 32 * 128 ? 8 : 4},
-            {"scheme", one.exact ? kFp16x3 : kOneHalf}};
-  // Short loops of products that are stored as they are: fewer threads hold the sums, and more blocks overlap.
-  constexpr int64_t kShortLoop = 6;  // steps
-  // Not where 128 threads would hold 128 results each twice: to fold them as well, or to store them one by one.
-  const bool holds_twice = filters * positions >= 128 * 128 && (group.statistics || one.places() % 4 != 0);
-  const bool takes_few = !one.exact && is_plain && !holds_twice && ceil_divide(depth, step) <= kShortLoop;
+  const int64_t steps = ceil_divide(depth, step);
+  const int dearest = dearest_operation(group);
+  const bool many = !one.exact && !one.folds_filters && one.phases() == 1 && positions == 128 &&
+                    count() >= 8 * device.units;
+  // Long loops: more places share a filter's loads. Of 32 channels and up to 64 filters, 45 taps took 0.966 ms for
+  // 1.282, 21 of them 0.970 for 1.032; of 64 channels and 128 filters, 125 taps 1.16 for 1.35, 35 of them 1.00
+  // for 1.07.
+  if (many && step == 32 && steps >= 20 && filters <= 64)
+    return {.filters = 64, .positions = 256, .depth = step, .stages = 4, .warps = dearest >= kDear ? 8 : 4};
+  if (many && step == 64 && steps >= 32 && filters == 128) positions = 256;
+  // Short loops of products that are stored as they are: fewer threads hold the sums, and more blocks overlap. Not
+  // where 128 threads would hold 128 results each twice, to fold them as well.
+  constexpr int64_t kShortLoop = 6;
+  const bool holds_twice = filters * positions >= 128 * 128 && group.statistics;
+  const bool takes_few = !one.exact && dearest == 0 && !holds_twice && steps <= kShortLoop;
+  if (!takes_few && (filters * positions >= 128 * 128 || (one.exact && positions * step >= 256 * 64) ||
+                     (dearest >= kDear && !group.statistics && filters * positions >= 64 * 128)))
+    blocks.warps = 8;
+  // Where a block has all filters, its results wait for each other: two blocks a multiprocessor (0.96 ms for 1.27).
   const int64_t bytes = (filters + positions) * step * (one.exact ? 4 : 2),
-                stages = std::clamp<int64_t>(device.operand_bytes() / bytes, 1,
-                                             one.exact    ? 2
-                                             : step == 64 ? 3
-                                                          : 4);
-  return {{"block_m", filters},
-          {"block_n", positions},
-          {"block_k", step},
-          {"stages", stages},
-          {"num_warps", takes_few                                                                         ? 4
-                        : filters * positions >= 128 * 128 || (one.exact && positions * step >= 256 * 64) ? 8
-                                                                                                          : 4},
-          {"scheme", one.exact ? kFp16x3 : kOneHalf}};
+                room = device.operand_bytes() / (one.folds_filters ? 2 : 1),
+                most_stages = std::min(steps, one.exact    ? int64_t{2}
+                                              : step == 64 ? int64_t{3}
+                                                           : int64_t{4});
+  blocks.stages = std::clamp<int64_t>(room / bytes, 1, most_stages);
+  return blocks;
+}
+
+Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
+  if (group.convolution->is_direct()) return direct_defaults(group, device);
+  const Blocks blocks = default_blocks(group, device);
+  return {{"block_m", blocks.filters}, {"block_n", blocks.positions},
+          {"block_k", blocks.depth},   {"stages", blocks.stages},
+          {"num_warps", blocks.warps}, {"scheme", group.convolution->exact ? kFp16x3 : kOneHalf}};
 }
 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription&) {
@@ -146,7 +184,9 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   if (group.convolution->folds_filters)
     for (ParameterRange& range : ranges)
       if (range.name == "block_m")
-        std::erase_if(range.values, [&](int64_t width) { return width < group.convolution->filters; });
+        std::erase_if(range.values, [&](int64_t width) {
+          return width < group.convolution->filters * group.convolution->rows_of_filter();
+        });
   return ranges;
 }
 
@@ -159,7 +199,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   positions = one.is_direct() ? std::min(positions, next_power_of_two(places_of_threads(one, rows)))
                               : std::min<int64_t>(positions, 256);
   if (one.folds_filters) {
-    filters = std::max(filters, next_power_of_two(one.filters));
+    filters = std::max(filters, next_power_of_two(one.filters) * one.rows_of_filter());
     positions = std::min(positions, kMostOfBlock / filters);
   }
   return convolution_kernels(group, {.filters = filters,

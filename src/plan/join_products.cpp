@@ -257,7 +257,7 @@ class ProductJoiner {
   // filters or over windows. Such a block has all of these and fewer of the others: two kernels may still be faster.
   bool with_fold(size_t group, ValueId result, double seconds_now, const plan::Scheduler* scheduler) {
     const auto reader = reader_after(group, result, {plan::kReduction, plan::kNormalisation, plan::kSliding});
-    if (!reader || stores_phases_apart(group, result, *reader)) return false;
+    if (!reader) return false;
     auto together = joined({group, *reader}, scheduler);
     if (!together) return false;
     if (const auto alone = joined({group}, scheduler)) seconds_now = std::min(seconds_now, alone->seconds);
@@ -367,17 +367,6 @@ class ProductJoiner {
 
   std::optional<double> memory_seconds(const Schedule& schedule, size_t group) const {
     return memory_seconds(schedule.groups[group], outputs_of(schedule.groups)[group]);
-  }
-
-  // Where filters are folded, a transposed convolution's phases are blocks of their own, which would store every other
-  // element of a result that is stored whole.
-  bool stores_phases_apart(size_t group, ValueId result, size_t reader) const {
-    const auto convolution = plan::convolution_of(facts_, schedule_.groups[group].nodes[0]);
-    if (!convolution || convolution->phases() == 1) return false;
-    const std::vector<ValueId> stored = outputs_of(schedule_.groups)[reader];
-    return std::any_of(stored.begin(), stored.end(), [&](ValueId value) {
-      return facts_.graph.type(value).elements() >= facts_.graph.type(result).elements();
-    });
   }
 
   // The group that alone reads the value, behind `group` and of one of these schedulers.

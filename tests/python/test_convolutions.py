@@ -158,7 +158,8 @@ def test_folds_over_channels_and_windows_are_done_where_the_result_is_made(name:
     "part, after",
     [
         (torch.nn.Conv2d(32, 64, 3, groups=2), lambda y: y.amax(1)),
-        (torch.nn.ConvTranspose2d(32, 64, 4, stride=2, padding=1), _softmax),  # phases would store every other element
+        # 320 rows with the phases among them; phases apart would store every other element.
+        (torch.nn.ConvTranspose2d(32, 160, 4, stride=2, padding=1), _softmax),
         (torch.nn.Conv2d(32, 320, 3), lambda y: y.amax(1)),
         (torch.nn.Conv2d(32, 64, 3), lambda y: y.amax(3)),
         (torch.nn.Conv2d(32, 64, 3), lambda y: y.amax((1, 3))),
@@ -177,6 +178,22 @@ def test_other_folds_have_a_kernel_of_their_own(part: torch.nn.Module, after: An
     emitted = compile_for_gpu(Module(part, after), torch.randn(32, 32, 64, 64))
     schedulers = [one["scheduler"] for one in emitted["schedule"]["groups"]]
     assert len(schedulers) == 2 and schedulers[1] in ("reduction", "normalisation")
+
+
+def test_phases_stand_among_the_filters_that_are_folded() -> None:
+    part = torch.nn.ConvTranspose2d(32, 64, 4, stride=2, padding=1)
+    emitted = compile_for_gpu(Module(part, _softmax), torch.randn(32, 32, 64, 64))
+    (group,) = emitted["schedule"]["groups"]
+    assert group["scheduler"] == "convolution"
+    # 64 filters with two phases each are a product's 128 columns, and apart where they are folded.
+    assert re.search(r"tl\.reshape\(\w+, \(128, 64, 2\)\)", emitted["source"])
+
+
+def test_taps_of_few_channels_fill_a_step() -> None:
+    """A row of one tap with four channels would leave three quarters of a step empty."""
+    emitted = compile_for_gpu(Module(torch.nn.Conv3d(3, 64, (3, 3, 1))), torch.empty(16, 3, 64, 64, 8))
+    (group,) = emitted["schedule"]["groups"]
+    assert group["parameters"]["block_k"] == 64
 
 
 def test_a_row_of_taps_with_few_channels_is_one_step() -> None:
