@@ -20,7 +20,7 @@ using namespace precedence;
 namespace {
 
 // Shorter parts are written where they are used.
-constexpr size_t kShortestNamed = 12;
+constexpr size_t kShortestSum = 12;
 
 // The terms whose symbols are all known, before the loop of a variable (-1: none), and the others with the constant:
 // accesses that differ in it share the known.
@@ -71,7 +71,7 @@ void TileAccesses::prepare(const Access& access, Symbol loop) {
   if (known == Index(0) || (start.empty() && kernel::as_symbol(known))) return;
   const std::string more = at_.text.index(known).text;
   const std::string sum = start.empty() ? more : start + " + " + more;
-  if (sum.size() < kShortestNamed) return;
+  if (sum.size() < kShortestSum) return;
   std::string& name = scope_.named[sum];
   if (name.empty()) {
     const std::string& buffer = at_.text.program().buffers[access.buffer].name;
