@@ -23,8 +23,8 @@ enum class AxisKind {
   kScan,  // walked in order by Scan expressions and stored over; a kernel has at most one, and no reduce axes beside it
 };
 
-// A GPU's schedulers give axes their schedules beside the kernel (plan/lifted_kernel.hpp). What stands here is read by a
-// CPU's choice of loops (emit/cpu/loop_nest.hpp) and by cost models; the axis with vector=true is the SIMD loop of a
+// A GPU's schedulers give axes their schedules beside the kernel (plan/lifted_kernel.hpp). What stands here is read by
+// a CPU's choice of loops (emit/cpu/loop_nest.hpp) and by cost models; the axis with vector=true is the SIMD loop of a
 // CPU.
 struct Axis {
   std::string name;  // "row", "column", "channel": a Python and C++ identifier
