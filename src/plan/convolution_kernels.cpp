@@ -82,6 +82,7 @@ class ConvolutionKernels : ConvolutionStatistics {
     // The kernel that computes again has a block for each phase.
     const bool stacks = !again && stacked_ > 0;
     const auto declare_rows = [&] {
+      if (one_.folds_filters) return declare_folded_rows(draft, axes, own_filters, stacks);
       lower::AxisSchedule how{.mapping = Mapping::kGrid,
                               .width = block(again ? std::min(blocks_.filters, own_filters) : blocks_.filters)};
       // Parts are of the same places.
@@ -90,14 +91,7 @@ class ConvolutionKernels : ConvolutionStatistics {
       // Where neighbours in memory are of different phases, or of different samples at unknown places.
       if (stacks && one_.dims.back().row_phases() < how.width) how.split = one_.dims.back().row_phases();
       how.last = !again && (how.split > 1 || (!places_first() && !is_of_one_sample()));
-      if (one_.folds_filters) how = {.mapping = Mapping::kTile, .width = own_filters};
-      const bool apart = stacks && one_.folds_filters;  // a fold over rows would fold their phases, too
-      axes.row = symbol_index(
-          draft.mapped(stacks && !apart ? row_name() : "filter", stacks && !apart ? rows() : one_.filters, how));
-      if (!apart) return;
-      const Symbol phase = draft.mapped("phase_of_filter", rows_of_filter_,
-                                        {.mapping = Mapping::kTile, .width = rows_of_filter_, .within = "filter"});
-      axes.row = axes.row * Index(rows_of_filter_) + symbol_index(phase);
+      axes.row = symbol_index(draft.mapped(stacks ? row_name() : "filter", stacks ? rows() : one_.filters, how));
     };
     if (!places_first()) declare_rows();
     // A block of a large image lies in one sample: its places follow each other in memory.
@@ -134,6 +128,15 @@ class ConvolutionKernels : ConvolutionStatistics {
     if (halves_ && !again) draft.schedule.scheme = lower::Scheme::kFp16x3;
     draft.schedule.warps = again ? (wide || group_.producer ? 8 : 4) : blocks_.warps;
     return axes;
+  }
+
+  // A block has all filters. Phases among the rows stand beside them: a fold over rows would fold these, too.
+  void declare_folded_rows(ScheduledDraft& draft, Axes& axes, int64_t width, bool stacks) const {
+    axes.row = symbol_index(draft.mapped("filter", one_.filters, {.mapping = Mapping::kTile, .width = width}));
+    if (!stacks) return;
+    const Symbol phase = draft.mapped("phase_of_filter", rows_of_filter_,
+                                      {.mapping = Mapping::kTile, .width = rows_of_filter_, .within = "filter"});
+    axes.row = axes.row * Index(rows_of_filter_) + symbol_index(phase);
   }
 
   // Blocks of the same places follow each other, with some filters each: the last cache has the image for them.

@@ -22,8 +22,8 @@ using Memory = std::map<std::string, kernel::Numbers>;
 // in step from barrier to barrier where the program has barriers of the grid or a cluster; all blocks are one cluster.
 // A barrier of the blocks of a row lets each see what its own row wrote.
 // Elements that are never written are NaN (whole numbers: the smallest), unless `memory` gives the output's or the
-// scratch buffer's beginning. Sizes are given by name; the
-// number of threads is 1 if it is not. Asynchronous copies arrive at the wait that lets them.
+// scratch buffer's beginning. Sizes are given by name; the number of threads is 1 if it is not. Asynchronous copies
+// arrive at the wait that lets them.
 // Throws kUser where a buffer or size is missing, unknown, or has the wrong number of elements. Throws kInternal,
 // naming the instruction and the values of the symbols, where
 // - an access leaves its buffer,
