@@ -6,6 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
 import torch
 
 from kernelwright.api import _load
@@ -25,9 +26,17 @@ class SumsOfProducts(torch.nn.Module):
         return torch.sin((x * self.weight - 1).sum(1))
 
 
-def test_what_is_compiled_for_a_new_target_runs(tmp_path: Path) -> None:
+class LargestAndPadded(torch.nn.Module):
+    """Rows that no chunk divides, columns, and elements that are only there in part."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x * 2 - 1).amax(1), x.sum(0), torch.nn.functional.pad(x, (1, 2)) + 1
+
+
+@pytest.mark.parametrize("module, shape", [(SumsOfProducts(), (6, 5)), (LargestAndPadded(), (7, 13))])
+def test_what_is_compiled_for_a_new_target_runs(module: torch.nn.Module, shape: tuple, tmp_path: Path) -> None:
     assert TOOL.exists(), "configure with -DKW_TESTS=ON and build"
-    module, x = SumsOfProducts(), torch.randn(6, 5)
+    x = torch.randn(*shape)
     graph = export_module(module, (x,), {}, device="cpu")
     (tmp_path / "graph.json").write_text(json.dumps(graph), encoding="utf-8")
     made = subprocess.run([TOOL, tmp_path / "graph.json"], capture_output=True, text=True, check=True).stdout

@@ -4,7 +4,8 @@
 
 namespace kw::toy {
 
-bool can_print(const kernel_ir::Kernel& kernel);
+bool can_print(kernel::ScalarOp op);
+bool can_print(kernel::ReduceOp op);
 std::unique_ptr<TargetPrinter> make_printer();
 
 }  // namespace kw::toy

@@ -4,6 +4,7 @@
 
 #include "plan/axes.hpp"
 #include "plan/group_kinds.hpp"
+#include "plan/lifted_kernel.hpp"
 #include "support/error.hpp"
 #include "toy/printer.hpp"
 
@@ -13,8 +14,24 @@ using namespace plan;
 
 namespace {
 
-bool takes_elements(const LoweredGroup& group) { return is_pointwise(group) && can_print(group.kernel); }
-bool takes_rows(const LoweredGroup& group) { return is_reduction(group) && can_print(group.kernel); }
+using kernel_ir::Expr;
+using kernel_ir::ExprKind;
+
+bool can_print(const LoweredGroup& group) {
+  return std::ranges::all_of(group.kernel.exprs, [](const Expr& expr) {
+    switch (expr.kind) {
+      case ExprKind::kConstant:
+      case ExprKind::kIndex:
+      case ExprKind::kLoad: return true;
+      case ExprKind::kReduce: return toy::can_print(expr.reduce) && expr.access.guards.empty();
+      case ExprKind::kOp: return toy::can_print(expr.op);
+      default: return false;
+    }
+  });
+}
+
+bool takes_elements(const LoweredGroup& group) { return is_pointwise(group) && can_print(group); }
+bool takes_rows(const LoweredGroup& group) { return is_reduction(group) && can_print(group); }
 
 const ParameterTable& chunks() {
   static const ParameterTable table({
@@ -43,13 +60,13 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     text.code = "bad-schedule";
     throw Error(ErrorKind::kUser, std::move(text));
   }
-  for (auto& axis : group.kernel.axes) {
-    axis.block = 1;
-    axis.looped = kernel_ir::is_serial(axis);
-  }
-  if (inner >= 0) group.kernel.axes[inner].block = chunks().read(parameters, "chunk");
+  // Loops over elements, the innermost in chunks; what is folded is there whole.
+  lower::KernelSchedule schedule;
+  for (const auto& axis : group.kernel.axes)
+    schedule.axes.push_back(kernel_ir::is_serial(axis) ? in_blocks(axis, axis.extent) : in_loop(1));
+  if (inner >= 0) schedule.axes[inner].width = chunks().read(parameters, "chunk");
   ScheduledGroup result;
-  result.kernels.push_back(as_scheduled(std::move(group)));
+  result.tiles.push_back(as_tiles(std::move(group), std::move(schedule)));
   return result;
 }
 

@@ -30,14 +30,18 @@ class ToyTarget : public Target {
 
   const std::vector<plan::Scheduler>& schedulers() const override { return toy::schedulers(); }
 
-  KernelEstimate estimate(const kernel_ir::Kernel& kernel, const DeviceDescription& device) const override {
-    KernelWork work = work_of(kernel, device, {.in_blocks = false, .line_bytes = 64, .lost_bytes = 0});
-    work.estimate.seconds = work.estimate.memory_bytes / device.copy_bytes_per_second +
-                            work.estimate.flops / device.fp32_flops;
-    return work.estimate;
+  KernelEstimate estimate(const kernel_ir::Kernel&, const DeviceDescription&) const override {
+    fail_internal(__FILE__, __LINE__, "the toy has tile programs only");
   }
-  KernelEstimate estimate(const tile::Program&, const DeviceDescription&) const override {
-    fail_internal(__FILE__, __LINE__, "the toy has no tile programs");
+  // Each instruction takes its time once, and each buffer is moved once.
+  KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device) const override {
+    KernelEstimate estimate;
+    for (const tile::Buffer& buffer : program.buffers)
+      estimate.memory_bytes += static_cast<double>(kernel::as_constant(buffer.shape.at(0)).value_or(1)) *
+                               static_cast<double>(size_of(buffer.dtype));
+    tile::for_each(program.body, [&](const tile::Instruction&) { ++estimate.flops; });
+    estimate.seconds = estimate.memory_bytes / device.copy_bytes_per_second + estimate.flops / device.fp32_flops;
+    return estimate;
   }
 
   std::unique_ptr<TargetPrinter> printer() const override { return toy::make_printer(); }
