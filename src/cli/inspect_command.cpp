@@ -6,7 +6,6 @@
 #include "cli/commands.hpp"
 #include "cli/help_text.hpp"
 #include "cli/options.hpp"
-#include "emit/kernel_text.hpp"
 #include "ir/text.hpp"
 #include "judge/environment.hpp"
 #include "judge/problem_file.hpp"
@@ -47,7 +46,6 @@ std::string passes_text(const Compiled& compiled, const std::string& dumps) {
 
 std::string kernels_text(const Compiled& compiled) {
   std::string text = print(compiled.graph, compiled.program);
-  for (const kernel_ir::Kernel& kernel : compiled.program.kernels) text += "\n" + kernel_ir::print(kernel);
   for (const auto& source : compiled.program.sources)
     text += "\n" + kernel::print_kernel(source->kernel) +
             fmt::format("schedule {}\n", to_json(source->schedule, source->kernel).dump());

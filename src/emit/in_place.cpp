@@ -10,106 +10,26 @@
 namespace kw {
 namespace {
 
-using kernel_ir::Kernel;
-using kw::is_elementwise;
-using kw::reads_what_it_writes;
-
-// The kernel's one store to `buffer`; nullptr where there is none, or more.
-const kernel_ir::Store* only_store(const Kernel& kernel, int buffer) {
-  const kernel_ir::Store* only = nullptr;
-  for (const kernel_ir::Store& store : kernel.stores) {
-    if (store.access.buffer != buffer) continue;
-    if (only) return nullptr;
-    only = &store;
-  }
-  return only;
-}
-
-// An axis that the store's index leaves out has several programs, or several turns of a loop, on one element: the
-// later would read what the earlier wrote.
-bool is_stored_once(const Kernel& kernel, const kernel_ir::Store& store) {
-  const std::vector<bool> indexed = axes_of_access(kernel, store.access), varies = axes_of_exprs(kernel)[store.value];
-  for (size_t axis = 0; axis < kernel.axes.size(); ++axis) {
-    const kernel_ir::Axis& one = kernel.axes[axis];
-    if (!indexed[axis] && one.extent > 1 && (one.kind == kernel_ir::AxisKind::kParallel || varies[axis])) return false;
-  }
-  return true;
-}
-
-// Every load of `old_buffer` reads the element that this program's only store to `new_buffer` writes.
-bool reads_what_it_writes(const Kernel& kernel, int old_buffer, int new_buffer) {
-  const kernel_ir::Store* store = only_store(kernel, new_buffer);
-  if (!store || !store->access.guards.empty() || kernel_ir::scatter_of(kernel, *store) != nullptr ||
-      !is_stored_once(kernel, *store))
-    return false;
-  for (const kernel_ir::Store& other : kernel.stores)
-    if (other.access.buffer == old_buffer) return false;
-  std::vector<bool> depends(kernel.exprs.size(), false);
-  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
-    const kernel_ir::Expr& expr = kernel.exprs[id];
-    for (kernel_ir::ExprId operand : expr.operands) depends[id] = depends[id] || depends[operand];
-    if (depends[id] && expr.kind == kernel_ir::ExprKind::kScan) return false;  // printed in loops of its own
-    if (!kernel_ir::is_load(expr)) continue;
-    if (expr.access.buffer == new_buffer) return false;
-    if (expr.access.buffer != old_buffer) continue;
-    if (!store->last || expr.kind == kernel_ir::ExprKind::kGather || !expr.access.guards.empty() ||
-        !(expr.access.index == store->access.index))
-      return false;
-    depends[id] = true;
-  }
-  return true;
-}
-
-// One store of what is computed from elements of the same index and of other buffers: whatever the order in which the
-// points are walked, an element is read before it is written.
-bool is_elementwise(const Kernel& kernel, int read, int written) {
-  if (kernel.stores.size() != 1) return false;
-  const kernel_ir::Store& store = kernel.stores[0];
-  if (store.access.buffer != written || !store.access.guards.empty() || !is_stored_once(kernel, store)) return false;
-  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-    switch (expr.kind) {
-      case kernel_ir::ExprKind::kReduce:
-      case kernel_ir::ExprKind::kScan:
-      case kernel_ir::ExprKind::kScatter: return false;
-      default: break;
-    }
-    if (!kernel_ir::is_load(expr) || expr.access.buffer != read) return true;
-    return expr.kind != kernel_ir::ExprKind::kGather && expr.access.guards.empty() &&
-           expr.access.index == store.access.index;
-  });
-}
-
-// Of a step that launches a kernel once: the kernel, of either form, to `ask`; false of others.
+// Of a step that launches a program once: the program to `ask`; false of others.
 template <typename Ask>
-bool ask_kernel(const Program& program, const Step& step, const Ask& ask) {
-  if (const auto* kernel = std::get_if<KernelStep>(&step)) return ask(program.kernels[kernel->kernel]);
+bool ask_program(const Program& program, const Step& step, const Ask& ask) {
   const auto* tiles = std::get_if<TileStep>(&step);
   return tiles && !tiles->repetition && ask(program.tiles[tiles->program]);
 }
 
-bool is_written(const Kernel& kernel, size_t place) {
-  return kernel.buffers[place].role != kernel_ir::BufferRole::kInput;
-}
-bool is_written(const tile::Program& tiles, size_t place) {
-  return tiles.buffers[place].role != tile::BufferRole::kInput;
-}
-
 // Does the step write a tensor of that name?
 bool writes(const Program& program, const Step& step, const std::string& name) {
-  return ask_kernel(program, step, [&](const auto& kernel) {
+  return ask_program(program, step, [&](const tile::Program& tiles) {
     const std::vector<std::string>& tensors = *kernel_tensors(step);
     for (size_t place = 0; place < tensors.size(); ++place)
-      if (tensors[place] == name && is_written(kernel, place)) return true;
+      if (tensors[place] == name && tiles.buffers[place].role != tile::BufferRole::kInput) return true;
     return false;
   });
 }
 
 bool moves_tensors(const Step& step) {
-  const auto* kernel = std::get_if<KernelStep>(&step);
   const auto* tiles = std::get_if<TileStep>(&step);
-  if (!kernel && !tiles) return false;
-  const std::vector<int64_t>& offsets = kernel ? kernel->offsets : tiles->offsets;
-  return std::any_of(offsets.begin(), offsets.end(), [](int64_t offset) { return offset != 0; });
+  return tiles && std::any_of(tiles->offsets.begin(), tiles->offsets.end(), [](int64_t offset) { return offset != 0; });
 }
 
 // Operators whose result is always memory of its own. einsum, among products, may answer with a view of its operand.
@@ -201,8 +121,9 @@ class Finder {
                  : -1;
     };
     const int read = position(other), written = position(graph_.values[value].name);
-    return read >= 0 && written >= 0 &&
-           ask_kernel(program_, step, [&](const auto& kernel) { return is_elementwise(kernel, read, written); });
+    return read >= 0 && written >= 0 && ask_program(program_, step, [&](const tile::Program& tiles) {
+             return is_elementwise(tiles, read, written);
+           });
   }
 
   // A kernel stores to the old tensor itself, and the new value is a name for it. A view of the input as it was is
@@ -240,9 +161,9 @@ class Finder {
     const auto times = [&](const std::string& name) { return std::count(tensors.begin(), tensors.end(), name); };
     if (times(new_name) != 1 || times(old_name) > 1) return false;
     const int old_buffer = times(old_name) == 1 ? position(old_name) : -1, new_buffer = position(new_name);
-    return ask_kernel(program_, step, [&](const auto& kernel) {
-      return reads_what_it_writes(kernel, old_buffer, new_buffer) &&
-             (old_buffer < 0 || target_.reads_before_it_writes(kernel, old_buffer, new_buffer));
+    return ask_program(program_, step, [&](const tile::Program& tiles) {
+      return reads_what_it_writes(tiles, old_buffer, new_buffer) &&
+             (old_buffer < 0 || target_.reads_before_it_writes(tiles, old_buffer, new_buffer));
     });
   }
 

@@ -81,12 +81,7 @@ class Splitter {
   std::set<std::string> written_by(const Step& step) const {
     std::set<std::string> names;
     if (const auto* copy = std::get_if<CopyStep>(&step)) names.insert(copy->whole);
-    if (const auto* kernel = std::get_if<KernelStep>(&step)) {
-      const auto& buffers = program_.kernels[kernel->kernel].buffers;
-      for (size_t at = 0; at < kernel->tensors.size(); ++at)
-        if (at >= buffers.size() || buffers[at].role != kernel_ir::BufferRole::kInput)
-          names.insert(kernel->tensors[at]);
-    } else if (const auto* tiles = std::get_if<TileStep>(&step)) {
+    if (const auto* tiles = std::get_if<TileStep>(&step)) {
       const auto& buffers = program_.tiles[tiles->program].buffers;
       for (size_t at = 0; at < tiles->tensors.size(); ++at)
         if (at >= buffers.size() || buffers[at].role != tile::BufferRole::kInput) names.insert(tiles->tensors[at]);

@@ -160,10 +160,6 @@ class Writer {
     return step;
   }
 
-  void write(const KernelStep& step) {
-    for (const std::string& line : split_lines(target_.launch(program_, named(step)))) lines_.push_back(line);
-  }
-
   void write(TileStep step) {
     if (step.by_last) return;  // the launch before saw to it
     const auto* next = next_ ? std::get_if<TileStep>(next_) : nullptr;

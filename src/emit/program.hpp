@@ -8,7 +8,6 @@
 #include <variant>
 #include <vector>
 
-#include "emit/kernel_ir.hpp"
 #include "ir/graph.hpp"
 #include "lower/pipeline.hpp"
 #include "tile/program.hpp"
@@ -23,24 +22,16 @@ struct AllocateStep {
   bool zeros = false;
 };
 
-// kernels[kernel] on tensors in the order of its buffers; each is a step's or a graph value's name, starting
-// `offsets[i]` elements after its data pointer. group: of the schedule, whose work it does.
-struct KernelStep {
-  int kernel = 0;
-  std::vector<std::string> tensors;
-  std::vector<int64_t> offsets;
-  int group = 0;
-};
-
 // Launches of one program, one after the other: its run-time size of this name counts them from 0.
 struct Repetition {
   int64_t count = 1;
   std::string size;
 };
 
-// tiles[program] on tensors in the order of its buffers, each starting `offsets[i]` elements after its data pointer.
-// A program with a run-time size is repeated. by_last: the program is one block, and the last block of the step before,
-// also a TileStep, does its work: one launch for both.
+// tiles[program] on tensors in the order of its buffers; each is a step's or a graph value's name, starting
+// `offsets[i]` elements after its data pointer. group: of the schedule, whose work it does. A program with a run-time
+// size is repeated. by_last: the program is one block, and the last block of the step before, also a TileStep, does its
+// work: one launch for both.
 struct TileStep {
   int program = 0;
   std::vector<std::string> tensors;
@@ -71,7 +62,7 @@ struct CopyStep {
   int64_t dim = 0, start = 0, length = 0;
 };
 
-using Step = std::variant<AllocateStep, KernelStep, TileStep, ExternStep, ViewStep, CopyStep>;
+using Step = std::variant<AllocateStep, TileStep, ExternStep, ViewStep, CopyStep>;
 
 // Does the last program of the step before do this step's work?
 inline bool is_by_last(const Step& step) {
@@ -81,13 +72,11 @@ inline bool is_by_last(const Step& step) {
 
 // The tensors that a kernel of ours reads or writes; nullptr for a step that is none.
 inline const std::vector<std::string>* kernel_tensors(const Step& step) {
-  if (const auto* kernel = std::get_if<KernelStep>(&step)) return &kernel->tensors;
   if (const auto* tiles = std::get_if<TileStep>(&step)) return &tiles->tensors;
   return nullptr;
 }
 
 struct Program {
-  std::vector<kernel_ir::Kernel> kernels;
   std::vector<tile::Program> tiles;
   std::vector<std::shared_ptr<const lower::Source>> sources;  // [tile program] what it was made of
   std::vector<Step> steps;  // mutations and the return follow from the graph's outputs

@@ -18,7 +18,6 @@ std::set<std::string> needed_whole(const Graph& graph, const Program& program) {
       if (offsets[at] != 0) names.insert(tensors[at]);
   };
   for (const Step& step : program.steps) {
-    if (const auto* kernel = std::get_if<KernelStep>(&step)) with_offset(kernel->tensors, kernel->offsets);
     if (const auto* tiles = std::get_if<TileStep>(&step)) {
       with_offset(tiles->tensors, tiles->offsets);
       if (tiles->repetition) names.insert(tiles->tensors.begin(), tiles->tensors.end());

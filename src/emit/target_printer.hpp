@@ -5,7 +5,6 @@
 #include <string>
 
 #include "emit/program.hpp"
-#include "support/error.hpp"
 
 namespace kw {
 
@@ -16,7 +15,6 @@ class TargetPrinter {
   // Whether the kernel is done with each element of the buffer `read` when it stores the same place of `written`, so
   // that both may be one tensor. The caller has seen to it that both are accessed at equal indices, by one program
   // each, and that no scan, gather or scatter takes part.
-  virtual bool reads_before_it_writes(const kernel_ir::Kernel&, int /*read*/, int /*written*/) const { return false; }
   virtual bool reads_before_it_writes(const tile::Program&, int /*read*/, int /*written*/) const { return false; }
   // Whether new memory costs time, so that kernels should write where something lies that nothing reads any more.
   virtual bool gains_by_reuse() const { return false; }
@@ -29,17 +27,10 @@ class TargetPrinter {
   virtual std::string kernels(const Program& program) const = 0;  // Python text that defines every kernel of the
                                                                   // program
   // The function that a launch of `step` calls, `last` with it (below).
-  virtual std::string function(const Program& program, const KernelStep& step) const {
-    return program.kernels[step.kernel].name;
-  }
   virtual std::string function(const Program& program, const TileStep& step, const TileStep*) const {
     return program.tiles[step.program].name;
   }
-  // Python lines, unindented. `last`: the step that the launch's last program does as well, or nullptr. Of kernels in
-  // KernelIR only where the target's schedulers make such.
-  virtual std::string launch(const Program&, const KernelStep&) const {
-    fail_internal(__FILE__, __LINE__, "a kernel in KernelIR, of which this target has no text");
-  }
+  // Python lines, unindented. `last`: the step that the launch's last program does as well, or nullptr.
   virtual std::string launch(const Program& program, const TileStep& step, const TileStep* last) const = 0;
   virtual std::string prologue(const Program&) const {
     return "";

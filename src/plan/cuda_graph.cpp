@@ -157,14 +157,9 @@ std::string why_not_captured(const Graph& graph, const Program& program) {
 
 LaunchCosts launch_costs(const Graph& graph, const Program& program, const DeviceDescription& device) {
   LaunchCosts costs;
-  std::map<int, double> of_kernel, of_tiles;  // the same kernel may run at many steps
+  std::map<int, double> of_tiles;  // the same kernel may run at many steps
   for (const Step& step : program.steps) {
-    if (const auto* kernel = std::get_if<KernelStep>(&step)) {
-      costs.launches += 1;
-      const auto [known, is_new] = of_kernel.try_emplace(kernel->kernel, 0.0);
-      if (is_new) known->second = estimate(program.kernels[kernel->kernel], device).seconds;
-      costs.device += known->second;
-    } else if (const auto* tiles = std::get_if<TileStep>(&step)) {
+    if (const auto* tiles = std::get_if<TileStep>(&step)) {
       const int64_t times = tiles->repetition ? tiles->repetition->count : 1;
       costs.launches += tiles->by_last ? 0 : static_cast<int>(times);
       const auto [known, is_new] = of_tiles.try_emplace(tiles->program, 0.0);

@@ -360,8 +360,6 @@ class ProductJoiner {
       total += (one.by_last ? 0 : device_.launch_seconds) +
                estimate(one.program, device_).memory_bytes / (share * device_.copy_bytes_per_second);
     }
-    for (const plan::ScheduledKernel& one : made.kernels)
-      total += device_.launch_seconds + estimate(one.kernel, device_).memory_bytes / device_.copy_bytes_per_second;
     return total;
   }
 

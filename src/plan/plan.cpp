@@ -6,7 +6,6 @@
 #include <map>
 #include <set>
 
-#include "emit/kernel_text.hpp"
 #include "ir/memory.hpp"
 #include "plan/concatenation.hpp"
 #include "plan/cuda_graph.hpp"
@@ -65,43 +64,15 @@ int64_t mask_vector(const Node& node) {
   return node.boolean("dropout", true) ? 16 / size_of(std::get<DType>(*node.find("dtype"))) : 1;
 }
 
-// Where each buffer's accesses begin, moved out of the kernel: slices at other places of a tensor then share one
-// kernel.
+// Where each buffer's accesses begin, moved out of a program whose buffers are rows of elements: slices at other places
+// of a tensor then share one kernel.
 struct Placed {
-  kernel_ir::Kernel kernel;
-  std::vector<int64_t> offsets;
-};
-
-Placed move_offsets_out(kernel_ir::Kernel kernel) {
-  Placed placed{std::move(kernel), {}};
-  auto& buffers = placed.kernel.buffers;
-  std::vector<int64_t> least(buffers.size(), -1);
-  for (auto& expr : placed.kernel.exprs)
-    if (kernel_ir::is_load(expr)) {
-      int64_t& one = least[expr.access.buffer];
-      one = one < 0 ? std::max<int64_t>(0, expr.access.index.constant)
-                    : std::min(one, std::max<int64_t>(0, expr.access.index.constant));
-    }
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    const bool moves = buffers[i].role == kernel_ir::BufferRole::kInput && least[i] > 0 &&
-                       least[i] < buffers[i].elements;
-    placed.offsets.push_back(moves ? least[i] : 0);
-    buffers[i].elements -= placed.offsets[i];
-    if (placed.offsets[i] * size_of(buffers[i].dtype) % 16 != 0) buffers[i].aligned = false;
-  }
-  for (auto& expr : placed.kernel.exprs)
-    if (kernel_ir::is_load(expr)) expr.access.index.constant -= placed.offsets[expr.access.buffer];
-  return placed;
-}
-
-struct PlacedTiles {
   tile::Program program;
   std::vector<int64_t> offsets;
 };
 
-// The same of tile programs whose buffers are rows of elements.
-PlacedTiles move_offsets_out(tile::Program program) {
-  PlacedTiles placed{std::move(program), {}};
+Placed move_offsets_out(tile::Program program) {
+  Placed placed{std::move(program), {}};
   auto& buffers = placed.program.buffers;
   std::vector<int64_t> least(buffers.size(), -1);
   tile::for_each(placed.program.body, [&](const tile::Instruction& one) {
@@ -127,19 +98,7 @@ PlacedTiles move_offsets_out(tile::Program program) {
   return placed;
 }
 
-// Identical kernels on other tensors are one kernel: its text without the names and sizes that come from the graph.
-std::string identity_of(kernel_ir::Kernel kernel) {
-  kernel.name = "k";
-  kernel.doc.clear();
-  for (size_t i = 0; i < kernel.buffers.size(); ++i) {
-    kernel.buffers[i].name = "b" + std::to_string(i);
-    const bool wide = kernel.buffers[i].elements > std::numeric_limits<int32_t>::max();  // decides the width of index
-                                                                                         // arithmetic
-    kernel.buffers[i].elements = wide ? 1 : 0;
-  }
-  return kernel_ir::print(kernel);
-}
-
+// Identical kernels on other tensors are one kernel: its text without the names that come from the graph.
 std::string identity_of(tile::Program program) {
   program.name = "k";
   program.doc.clear();
@@ -153,12 +112,7 @@ class ProgramBuilder {
   // `graph`: with `places` (concatenation.hpp).
   ProgramBuilder(const Graph& graph, const Schedule& schedule, const std::map<ValueId, Place>& places,
                  const DeviceDescription& device)
-      : graph_(graph),
-        schedule_(schedule),
-        places_(places),
-        device_(device),
-        facts_(graph),
-        updates_(updates_of(graph)) {
+      : graph_(graph), schedule_(schedule), places_(places), device_(device), facts_(graph) {
     for (const auto& value : graph.values) tensor_names_.insert(value.name);
     available_.assign(graph.values.size(), false);
     for (const auto& input : graph.inputs) available_[input.value] = true;
@@ -253,8 +207,7 @@ class ProgramBuilder {
       program_.steps.emplace_back(std::in_place_type<AllocateStep>,
                                   AllocateStep{kNoValue, scratch_names.back(), scratch.type, scratch.zeros});
     }
-    for (auto& one : scheduled.kernels) add_kernel(index, std::move(one), scratch_names);
-    for (auto& one : scheduled.tiles) add_tiles(index, std::move(one), scratch_names);
+    for (auto& one : scheduled.tiles) add_kernel(index, std::move(one), scratch_names);
     for (ValueId output : scattered) {  // the memory that was written into
       const ValueId into = plan::scatter_spec(graph_, graph_.values[output].producer)->into;
       program_.steps.emplace_back(std::in_place_type<ViewStep>,
@@ -263,8 +216,8 @@ class ProgramBuilder {
     }
   }
 
-  void add_tiles(size_t group, plan::ScheduledTiles one, const std::vector<std::string>& scratch_names) {
-    PendingTiles pending;
+  void add_kernel(size_t group, plan::ScheduledTiles one, const std::vector<std::string>& scratch_names) {
+    Pending pending;
     pending.step = program_.steps.size();
     pending.placed = move_offsets_out(one.program);
     pending.program = std::move(one.program);
@@ -282,24 +235,6 @@ class ProgramBuilder {
       step.offsets[at] += place_of(one.buffers[at]);
     }
     program_.steps.emplace_back(std::in_place_type<TileStep>, std::move(step));
-    pending_tiles_.push_back(std::move(pending));
-  }
-
-  void add_kernel(size_t group, plan::ScheduledKernel one, const std::vector<std::string>& scratch_names) {
-    store_updates_last(one);
-    Pending pending;
-    pending.step = program_.steps.size();
-    pending.kernel = std::move(one.kernel);
-    pending.placed = move_offsets_out(pending.kernel);
-    pending.identity = identity_of(pending.placed.kernel);
-    offsets_of_[pending.identity].insert(pending.placed.offsets);
-    KernelStep step;
-    step.group = static_cast<int>(group);
-    for (int buffer : one.buffers) {
-      step.tensors.push_back(name_of(buffer, scratch_names));
-      pending.places.push_back(place_of(buffer));
-    }
-    program_.steps.emplace_back(std::in_place_type<KernelStep>, std::move(step));
     pending_.push_back(std::move(pending));
   }
 
@@ -314,26 +249,9 @@ class ProgramBuilder {
     return place == places_.end() ? 0 : place->second.offset;
   }
 
-  // What a call leaves in an input whose old contents the kernel reads may be written where they lie
-  // (emit/in_place.hpp).
-  void store_updates_last(plan::ScheduledKernel& one) const {
-    for (kernel_ir::Store& store : one.kernel.stores) {
-      const auto update = updates_.find(one.buffers[store.access.buffer]);
-      store.last = update != updates_.end() &&
-                   std::find(one.buffers.begin(), one.buffers.end(), update->second) != one.buffers.end();
-    }
-  }
-
   // Offsets stay in a kernel that is used at one place only, which spares its launch the arithmetic.
   void name_kernels() {
     for (Pending& pending : pending_) {
-      auto& step = std::get<KernelStep>(program_.steps[pending.step]);
-      const bool shared = offsets_of_[pending.identity].size() > 1;
-      step.offsets = shared ? pending.placed.offsets : std::vector<int64_t>(step.tensors.size(), 0);
-      for (size_t at = 0; at < step.offsets.size(); ++at) step.offsets[at] += pending.places[at];
-      step.kernel = intern(shared ? std::move(pending.placed.kernel) : std::move(pending.kernel));
-    }
-    for (PendingTiles& pending : pending_tiles_) {
       auto& step = std::get<TileStep>(program_.steps[pending.step]);
       const bool shared = offsets_of_[pending.identity].size() > 1;
       for (size_t at = 0; at < step.offsets.size() && shared; ++at) step.offsets[at] += pending.placed.offsets[at];
@@ -348,25 +266,8 @@ class ProgramBuilder {
     return name;
   }
 
-  int intern(kernel_ir::Kernel kernel) {
-    const auto [place, added] = known_kernels_.emplace(identity_of(kernel), static_cast<int>(program_.kernels.size()));
-    if (!added) {
-      auto& known = program_.kernels[place->second].buffers;
-      for (size_t i = 0; i < known.size(); ++i)
-        known[i].elements = std::max(known[i].elements, kernel.buffers[i].elements);
-      return place->second;
-    }
-    const std::string wanted = kernel.name;
-    for (int count = 2; !kernel_names_.insert(kernel.name).second; ++count)
-      kernel.name = wanted + "_" + std::to_string(count);
-    kernel_ir::arrange(kernel);
-    kernel_ir::check_kernel(kernel);
-    program_.kernels.push_back(std::move(kernel));
-    return place->second;
-  }
-
   int intern(tile::Program tiles, std::shared_ptr<const lower::Source> source) {
-    const auto [place, added] = known_tiles_.emplace(identity_of(tiles), static_cast<int>(program_.tiles.size()));
+    const auto [place, added] = known_kernels_.emplace(identity_of(tiles), static_cast<int>(program_.tiles.size()));
     if (!added) return place->second;
     const std::string wanted = tiles.name;
     for (int count = 2; !kernel_names_.insert(tiles.name).second; ++count)
@@ -376,34 +277,24 @@ class ProgramBuilder {
     return place->second;
   }
 
-  struct PendingTiles {
+  struct Pending {
     size_t step = 0;  // of program_.steps
     tile::Program program;
     std::shared_ptr<const lower::Source> source;
-    PlacedTiles placed;
+    Placed placed;
     std::string identity;  // of placed.program
   };
-  struct Pending {
-    size_t step = 0;  // of program_.steps
-    kernel_ir::Kernel kernel;
-    Placed placed;
-    std::string identity;         // of placed.kernel
-    std::vector<int64_t> places;  // of its buffers, in what they are parts of
-  };
-
   const Graph& graph_;
   const Schedule& schedule_;
   const std::map<ValueId, Place>& places_;
   const DeviceDescription& device_;
   GraphFacts facts_;
-  std::map<ValueId, ValueId> updates_;  // what a call leaves in an input, and the input
   Program program_;
   std::vector<Pending> pending_;
-  std::vector<PendingTiles> pending_tiles_;
   std::map<std::string, std::set<std::vector<int64_t>>> offsets_of_;
   std::vector<bool> available_;  // per value: a tensor of that name exists
   std::set<std::string> tensor_names_, kernel_names_;
-  std::map<std::string, int> known_kernels_, known_tiles_;
+  std::map<std::string, int> known_kernels_;
 };
 
 }  // namespace

@@ -21,9 +21,6 @@ struct StepText {
   std::string operator()(const AllocateStep& step) const {
     return (step.zeros ? "allocate zeros " : "allocate ") + step.name + " : " + print(step.type);
   }
-  std::string operator()(const KernelStep& step) const {
-    return program.kernels[step.kernel].name + "(" + join(step.tensors, ", ") + ")";
-  }
   std::string operator()(const TileStep& step) const {
     const std::string repeated = step.repetition ? "for " + step.repetition->size + " = 0 to " +
                                                        std::to_string(step.repetition->count) + ": "

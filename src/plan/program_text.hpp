@@ -1,5 +1,5 @@
 // Schedules and programs as text, one line per group and per step: for `kw inspect` and golden tests. Kernels print
-// apart (emit/kernel_text.hpp).
+// apart (tile/text.hpp).
 #pragma once
 
 #include <string>

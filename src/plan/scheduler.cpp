@@ -1,6 +1,5 @@
 #include "plan/scheduler.hpp"
 
-#include "plan/axes.hpp"
 #include "plan/concatenation.hpp"
 #include "support/error.hpp"
 #include "support/suggest.hpp"
@@ -75,13 +74,5 @@ int64_t floor_power_of_two(int64_t value) {
 }
 
 int64_t ceil_divide(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
-
-ScheduledKernel as_scheduled(LoweredGroup group) {
-  ScheduledKernel scheduled;
-  for (ValueId value : group.buffers) scheduled.buffers.push_back(value);
-  scheduled.kernel = std::move(group.kernel);
-  name_axes(scheduled.kernel);
-  return scheduled;
-}
 
 }  // namespace kw::plan

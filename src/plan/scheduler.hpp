@@ -23,14 +23,8 @@ struct Scratch {
   bool zeros = false;  // its contents at the start; else whatever is there
 };
 
-// One kernel of a scheduled group. buffers[i] >= 0 is a graph value, −1 − k is scratch k.
-struct ScheduledKernel {
-  kernel_ir::Kernel kernel;
-  std::vector<int> buffers;
-};
-
-// A kernel of the newer form, and what it was lowered from. Its buffers start `offsets[i]` elements into what they lie
-// in.
+// One kernel of a scheduled group, and what it was lowered from. buffers[i] >= 0 is a graph value, −1 − k is scratch k;
+// each starts `offsets[i]` elements into what it lies in.
 struct ScheduledTiles {
   tile::Program program;
   std::vector<int> buffers;
@@ -40,10 +34,9 @@ struct ScheduledTiles {
   bool by_last = false;  // its one block's work is done by the last block of the tile program before to end
 };
 
-// Kernels and then tile programs, in order of execution.
+// Tile programs in order of execution.
 struct ScheduledGroup {
   std::vector<Scratch> scratch;
-  std::vector<ScheduledKernel> kernels;
   std::vector<ScheduledTiles> tiles;
 };
 
@@ -79,7 +72,6 @@ constexpr int64_t kMostWarps = 32;       // of a program: 1024 threads
 int64_t next_power_of_two(int64_t value);
 int64_t floor_power_of_two(int64_t value);
 int64_t ceil_divide(int64_t value, int64_t divisor);
-ScheduledKernel as_scheduled(LoweredGroup group);
 
 // Of tile programs, for targets whose printer takes them.
 extern const Scheduler kContractionScheduler, kAttentionScheduler, kConvolutionScheduler, kRecurrenceScheduler;

@@ -50,7 +50,6 @@ std::string header_of(const Compiled& compiled, const CompileOptions& options) {
 }
 
 void count_steps(Compiled& compiled) {
-  for (const kernel_ir::Kernel& kernel : compiled.program.kernels) compiled.kernels.push_back(kernel.name);
   for (const tile::Program& tiles : compiled.program.tiles) compiled.kernels.push_back(tiles.name);
   for (const Step& step : compiled.program.steps)
     if (const auto* call = std::get_if<ExternStep>(&step); call && call->mask_vector > 0) {
@@ -145,8 +144,6 @@ std::vector<size_t> groups_of(const Compiled& compiled, const std::set<std::stri
     const Step* next = index + 1 < steps.size() && is_by_last(steps[index + 1]) ? &steps[index + 1] : nullptr;
     if (const auto* tiles = std::get_if<TileStep>(&steps[index]))
       note(printer->function(compiled.program, *tiles, next ? std::get_if<TileStep>(next) : nullptr), tiles->group);
-    if (const auto* kernel = std::get_if<KernelStep>(&steps[index]))
-      note(printer->function(compiled.program, *kernel), kernel->group);
   }
   return {groups.begin(), groups.end()};
 }

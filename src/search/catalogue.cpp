@@ -65,7 +65,6 @@ double Catalogue::registers(const GroupEntry& entry, const plan::Parameters& par
   try {
     plan::check_parameters(entry.scheduler->name, parameters, device_, "a kernel of the search");
     const plan::ScheduledGroup made = entry.scheduler->lower(entry.lowered, parameters, device_);
-    for (const auto& one : made.kernels) most = std::max(most, estimate(one.kernel, device_).registers);
     for (const auto& one : made.tiles) most = std::max(most, estimate(one.program, device_).registers);
   } catch (const Error&) { return std::numeric_limits<double>::infinity(); }
   return most;

@@ -17,9 +17,6 @@ struct Graph;
 struct KernelEstimate;
 struct Schedule;
 class TargetPrinter;
-namespace kernel_ir {
-struct Kernel;
-}
 namespace plan {
 struct Scheduler;
 }
@@ -59,7 +56,6 @@ class Target {
   // A step between the schedulers' own choice and lowering: groups that the cost model expects to gain by being joined.
   virtual void join_groups(const Graph&, Schedule&, const DeviceDescription&) const {}
   // The cost model.
-  virtual KernelEstimate estimate(const kernel_ir::Kernel& kernel, const DeviceDescription& device) const = 0;
   virtual KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device) const = 0;
 
   virtual std::unique_ptr<TargetPrinter> printer() const = 0;

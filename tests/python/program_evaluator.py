@@ -1,4 +1,4 @@
-"""Runs a planned program without any printer: parses what plan_tool prints and computes every kernel over its whole iteration space with PyTorch.
+"""Runs a planned program without any printer: parses what plan_tool prints and has tile_tool interpret every kernel.
 
 It shows whether the plan is right, whatever a target makes of it."""
 
@@ -10,7 +10,7 @@ import re
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
@@ -33,85 +33,6 @@ DTYPES = {
 Tensor = torch.Tensor
 
 
-def _select(condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    return torch.where(condition, yes, no)
-
-
-def _bounded(index: Tensor, size: Tensor) -> Tensor:
-    assert bool(((index >= 0) & (index < size)).all()), "an index is out of range"
-    return index
-
-
-OPS: dict[str, Callable[..., Tensor]] = {
-    "add": torch.add,
-    "sub": torch.sub,
-    "mul": torch.mul,
-    "div": torch.div,
-    "floor_div": torch.floor_divide,
-    "trunc_div": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
-    "remainder": torch.remainder,
-    "fmod": torch.fmod,
-    "neg": torch.neg,
-    "abs": torch.abs,
-    "sign": torch.sign,
-    "reciprocal": torch.reciprocal,
-    "minimum": torch.minimum,
-    "maximum": torch.maximum,
-    "fmin": torch.fmin,
-    "fmax": torch.fmax,
-    "floor": torch.floor,
-    "ceil": torch.ceil,
-    "trunc": torch.trunc,
-    "round": torch.round,
-    "exp": torch.exp,
-    "exp2": torch.exp2,
-    "expm1": torch.expm1,
-    "log": torch.log,
-    "log2": torch.log2,
-    "log10": torch.log10,
-    "log1p": torch.log1p,
-    "sqrt": torch.sqrt,
-    "rsqrt": torch.rsqrt,
-    "sin": torch.sin,
-    "cos": torch.cos,
-    "tan": torch.tan,
-    "asin": torch.asin,
-    "acos": torch.acos,
-    "atan": torch.atan,
-    "atan2": torch.atan2,
-    "sinh": torch.sinh,
-    "cosh": torch.cosh,
-    "tanh": torch.tanh,
-    "asinh": torch.asinh,
-    "acosh": torch.acosh,
-    "atanh": torch.atanh,
-    "erf": torch.erf,
-    "erfc": torch.erfc,
-    "sigmoid": torch.sigmoid,
-    "pow": torch.pow,
-    "equal": torch.eq,
-    "not_equal": torch.ne,
-    "less": torch.lt,
-    "less_equal": torch.le,
-    "greater": torch.gt,
-    "greater_equal": torch.ge,
-    "is_nan": torch.isnan,
-    "is_inf": torch.isinf,
-    "logical_and": torch.logical_and,
-    "logical_or": torch.logical_or,
-    "logical_xor": torch.logical_xor,
-    "logical_not": torch.logical_not,
-    "bit_and": torch.bitwise_and,
-    "bit_or": torch.bitwise_or,
-    "bit_xor": torch.bitwise_xor,
-    "bit_not": torch.bitwise_not,
-    "shift_left": torch.bitwise_left_shift,
-    "shift_right": torch.bitwise_right_shift,
-    "select": _select,
-    "bounded": _bounded,
-}
-
-
 def plan(graph: dict[str, Any], target: str, folder: Path) -> str:
     """What plan_tool prints for a captured graph."""
     path = folder / "graph.json"
@@ -119,215 +40,6 @@ def plan(graph: dict[str, Any], target: str, folder: Path) -> str:
     done = subprocess.run([PLAN_TOOL, path, target], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
-
-
-def _number(text: str) -> float:
-    return (
-        {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}.get(text, None)
-        if text in ("inf", "-inf", "nan")
-        else float(text)
-    )  # type: ignore[return-value]
-
-
-class Kernel:
-    """One kernel's text, run over all points of its axes at once."""
-
-    def __init__(self, text: str) -> None:
-        lines = [line.strip() for line in text.partition("\n  body {")[0].splitlines()]
-        self.name = lines[0].split()[1]
-        self.buffers = [re.match(r"buffer (\w+)", line)[1] for line in lines if line.startswith("buffer ")]  # type: ignore[index]
-        self.axes = [re.match(r"axis (\w+) = (\d+) (\w+)", line).groups() for line in lines if line.startswith("axis ")]  # type: ignore[union-attr]
-        self.reversed = any(re.search(r"^axis .* reversed", line) for line in lines)
-        self.lines = [line for line in lines if line.startswith(("%", "store "))]
-
-    def run(self, tensors: list[Tensor]) -> None:
-        rank = len(self.axes)
-        names: dict[str, Any] = {}
-        for place, (name, extent, _) in enumerate(self.axes):
-            names[name] = torch.arange(int(extent)).view([-1 if i == place else 1 for i in range(rank)])
-        memory = dict(zip(self.buffers, tensors))
-        self.full = [int(extent) for _, extent, _ in self.axes]
-        self.reduce = [place for place, axis in enumerate(self.axes) if axis[2] == "reduce"]
-        values: dict[str, Tensor] = {}
-        scattered: dict[str, tuple[str, Tensor, Tensor]] = {}
-        for line in self.lines:
-            if line.startswith("store "):
-                value, target = re.match(r"store (%\S+) to (.*?)(?: last)?$", line).groups()  # type: ignore[union-attr]
-                buffer, index, mask, _ = self.access(target, names)
-                if value in scattered:
-                    self.scatter(memory[buffer], index, *scattered[value])
-                    continue
-                shape = torch.broadcast_shapes(index.shape, values[value].shape, mask.shape)
-                index, stored, mask = index.expand(shape), values[value].expand(shape), mask.expand(shape)
-                assert index[mask].unique().numel() == index[mask].numel(), (
-                    f"{self.name} stores twice to one place of {buffer}"
-                )
-                memory[buffer][index[mask]] = stored[mask]
-                continue
-            if found := re.match(r"(%\S+) = scatter (\w+)\((%\S+), (%\S+)\)", line):
-                scattered[found[1]] = (found[2], values[found[3]], values[found[4]])
-                continue
-            label, body, dtype = re.match(r"(%\S+) = (.*) : (\w+)(?: named \w+)?$", line).groups()  # type: ignore[union-attr]
-            values[label] = self.value(body, DTYPES[dtype], values, names, memory)
-
-    def scatter(self, memory: Tensor, index: Tensor, fold: str, place: Tensor, value: Tensor) -> None:
-        """At every point of the axes in order, whether or not anything of it varies there."""
-        place, value = (
-            (index + place).expand(self.full).flatten().long(),
-            value.expand(self.full).flatten().to(memory.dtype),
-        )
-        if fold == "put":
-            for at, one in zip(place.tolist(), value):
-                memory[at] = one
-        else:
-            memory.copy_(
-                memory.scatter_reduce(
-                    0, place, value, {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin"}[fold]
-                )
-            )
-
-    def access(self, text: str, names: dict[str, Any]) -> tuple[str, Tensor, Tensor, float]:
-        otherwise = 0.0
-        if found := re.match(r"(.*) else (\S+)$", text):
-            text, otherwise = found[1], _number(found[2])
-        text, _, guards = text.partition(" if ")
-        buffer, index = re.match(r"(\w+)\[(.*)\]$", text).groups()  # type: ignore[union-attr]
-        where = (
-            torch.as_tensor(eval(index, {}, names)).broadcast_to([1] * len(self.axes))
-            if not re.search("[a-z]", index)
-            else eval(index, {}, names)
-        )
-        return buffer, where, self.mask(guards, names), otherwise
-
-    def mask(self, guards: str, names: dict[str, Any]) -> Tensor:
-        mask = torch.ones([1] * len(self.axes), dtype=torch.bool)
-        for guard in guards.split(" and ") if guards else []:
-            low, middle, high = re.match(r"(-?\d+) <= (.*) < (-?\d+)$", guard).groups()  # type: ignore[union-attr]
-            position = eval(middle, {}, names)
-            mask = mask & (torch.as_tensor(position) >= int(low)) & (torch.as_tensor(position) < int(high))
-        return mask
-
-    def value(
-        self, body: str, dtype: torch.dtype, values: dict[str, Tensor], names: dict[str, Any], memory: dict[str, Tensor]
-    ) -> Tensor:
-        kind, _, rest = body.partition(" ")
-        if kind == "constant":
-            return torch.full(
-                [1] * len(self.axes),
-                {"true": True, "false": False}.get(rest, rest)
-                if rest in ("true", "false")
-                else (
-                    _number(rest)
-                    if dtype.is_floating_point
-                    else int(float(rest))
-                    if "e" in rest or "." in rest
-                    else int(rest)
-                ),
-                dtype=dtype,
-            )
-        if kind == "index":
-            return (
-                torch.as_tensor(eval(rest, {}, names))
-                .to(dtype)
-                .broadcast_to(
-                    torch.broadcast_shapes([1] * len(self.axes), torch.as_tensor(eval(rest, {}, names)).shape)
-                )
-            )
-        if kind == "load":
-            buffer, index, mask, otherwise = self.access(rest, names)
-            shape = torch.broadcast_shapes(index.shape, mask.shape)
-            index, mask = index.expand(shape), mask.expand(shape)
-            inside = torch.where(mask, index, 0)
-            assert int(inside.max()) < memory[buffer].numel() and int(inside.min()) >= 0, (
-                f"{self.name} reads outside {buffer}"
-            )
-            return torch.where(mask, memory[buffer][inside], torch.tensor(otherwise).to(dtype))
-        if kind == "gather":
-            text, at, condition = re.match(r"(.*) at (%\S+)(?: where (%\S+))?$", rest).groups()  # type: ignore[union-attr]
-            buffer, index, mask, otherwise = self.access(text, names)
-            index = index + values[at]
-            mask = mask & values[condition] if condition else mask
-            shape = torch.broadcast_shapes(index.shape, mask.shape)
-            inside = torch.where(mask, index, 0).expand(shape)
-            assert int(inside.max()) < memory[buffer].numel() and int(inside.min()) >= 0, (
-                f"{self.name} reads outside {buffer}"
-            )
-            return torch.where(mask, memory[buffer][inside], torch.tensor(otherwise).to(dtype))
-        if kind == "reduce":
-            rest, _, guards = rest.partition(" if ")
-            op, operands = re.match(r"(\S+?)\((.*)\)$", rest).groups()  # type: ignore[union-attr]
-            folded = [values[one] for one in operands.split(", ")]
-            if guards:
-                nothing = (
-                    torch.tensor({"max": -math.inf, "min": math.inf}.get(op, 0.0))
-                    if dtype.is_floating_point
-                    else torch.tensor({"max": torch.iinfo(dtype).min, "min": torch.iinfo(dtype).max}.get(op, 0))
-                )
-                folded = [torch.where(self.mask(guards, names), one, nothing.to(one.dtype)) for one in folded]
-            return self.fold(op, folded, dtype)
-        if kind == "scan":
-            op, operands = re.match(r"(\S+?)\((.*)\)$", rest).groups()  # type: ignore[union-attr]
-            return self.walk(op, [values[one] for one in operands.split(", ")], dtype)
-        op, operands = re.match(r"(\w+)\((.*)\)$", body).groups()  # type: ignore[union-attr]
-        arguments = [values[one] for one in operands.split(", ")]
-        if op == "cast":
-            return arguments[0].to(dtype)
-        result = OPS[op](*arguments)
-        assert result.dtype == dtype, f"{self.name}: {body} is {result.dtype}, not {dtype}"
-        return result
-
-    def walk(self, op: str, operands: list[Tensor], dtype: torch.dtype) -> Tensor:
-        (axis,) = [place for place, one in enumerate(self.axes) if one[2] == "scan"]
-        shape = [self.full[i] if i == axis else max(one.shape[i] for one in operands) for i in range(len(self.full))]
-        name, _, component = op.partition(".")
-        operands = [one.expand(shape).flip(axis) if self.reversed else one.expand(shape) for one in operands]
-        x = operands[0]
-        if name in ("max", "min"):
-            extreme, place = torch.cummax(x, axis) if name == "max" else torch.cummin(x, axis)
-            result = operands[1].gather(axis, place) if component else extreme
-        else:
-            result = {"sum": torch.cumsum, "prod": torch.cumprod, "log_sum_exp": torch.logcumsumexp}[name](x, axis)
-        return (result.flip(axis) if self.reversed else result).to(dtype)
-
-    def fold(self, op: str, operands: list[Tensor], dtype: torch.dtype) -> Tensor:
-        shape = [
-            self.full[i] if i in self.reduce else max(one.shape[i] for one in operands) for i in range(len(self.full))
-        ]
-        operands = [one.expand(shape) for one in operands]
-        x, over = operands[0], self.reduce
-        name, _, component = op.partition(".")
-        if not over:
-            return x
-        simple = {
-            "sum": lambda: x.sum(over, keepdim=True),
-            "max": lambda: x.amax(over, keepdim=True),
-            "min": lambda: x.amin(over, keepdim=True),
-            "any": lambda: x.any(over[0], keepdim=True) if len(over) == 1 else x.flatten(over[0]).any(-1),
-            "all": lambda: x.all(over[0], keepdim=True) if len(over) == 1 else x.flatten(over[0]).all(-1),
-        }
-        if name in simple:
-            return simple[name]().reshape(x.shape[: over[0]] + (1,) * len(over)).to(dtype)
-        kept = x.shape[: over[0]]
-        flat = [one.reshape(kept + (-1,)) for one in operands]
-        if name == "prod":
-            result = flat[0].prod(-1)
-        elif name in ("arg_max", "arg_min"):
-            result = (flat[0].argmax(-1) if name == "arg_max" else flat[0].argmin(-1)).to(dtype)
-        elif name == "moments":
-            mean = flat[0].mean(-1)
-            result = ((flat[0] - mean[..., None]) ** 2).sum(-1) if component else mean
-        elif name == "combine_moments":
-            mean, squares, count = flat
-            total = (mean * count).sum(-1) / count.sum(-1)
-            result = (squares + count * (mean - total[..., None]) ** 2).sum(-1) if component else total
-        elif name == "max_sum_exp":
-            result = (flat[0] - flat[0].amax(-1, keepdim=True)).exp().sum(-1) if component else flat[0].amax(-1)
-        elif name == "combine_max_sum_exp":
-            largest = flat[0].amax(-1)
-            result = (flat[1] * (flat[0] - largest[..., None]).exp()).sum(-1) if component else largest
-        else:
-            raise AssertionError(f"unknown reduction {name}")
-        return result.reshape(kept + (1,) * len(over)).to(dtype)
 
 
 class TileProgram:
@@ -421,13 +133,7 @@ def _call(text: str, tensors: dict[str, Tensor]) -> None:
 def evaluate(text: str, inputs: dict[str, Tensor]) -> tuple[list[Tensor], list[str]]:
     """The graph's outputs in order, and the lines of the program's steps."""
     text, *programs = re.split(r"\n(?=program \w+ \{)", text)
-    kernels: dict[str, Kernel | TileProgram] = {}
-    for part in text.split("\nkernel ")[1:]:
-        kernel = Kernel("kernel " + part)
-        kernels[kernel.name] = kernel
-    for part in programs:
-        program_of_tiles = TileProgram(part)
-        kernels[program_of_tiles.name] = program_of_tiles
+    kernels = {kernel.name: kernel for kernel in map(TileProgram, programs)}
     tensors = dict(inputs)
     program = (
         text.split("\nprogram {\n")[1].partition("}\n")[0]

@@ -5,7 +5,6 @@
 #include <iostream>
 
 #include "capture/reader.hpp"
-#include "emit/kernel_text.hpp"
 #include "ir/text.hpp"
 #include "passes/pipeline.hpp"
 #include "plan/plan.hpp"
@@ -39,14 +38,11 @@ int main(int count, char** arguments) {
     const double lowering = lap();
     if (!quiet) std::cout << kw::print(graph);
     std::cout << kw::print(graph, schedule) << kw::print(graph, program);
-    if (!quiet) {
-      for (const auto& kernel : program.kernels) std::cout << kw::kernel_ir::print(kernel);
+    if (!quiet)
       for (const auto& tiles : program.tiles) std::cout << kw::tile::print_program(tiles);
-    }
     std::fprintf(stderr,
                  "%zu nodes, %zu groups, %zu kernels: passes %.3f s (fusion %.3f), schedule %.3f s, lower %.3f s\n",
-                 graph.nodes.size(), schedule.groups.size(), program.kernels.size() + program.tiles.size(), passes,
-                 fusion, planning, lowering);
+                 graph.nodes.size(), schedule.groups.size(), program.tiles.size(), passes, fusion, planning, lowering);
   } catch (const kw::Error& error) {
     std::cerr << kw::render(error) << '\n';
     return error.exit_code();

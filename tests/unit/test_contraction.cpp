@@ -151,7 +151,6 @@ int64_t programs_of(const tile::Program& program) {
 TEST(Contraction, SplitsMultipliesAndRepairs) {
   const Graph graph = fused(std::string(kLarge) + "return %r");
   const Program program = make_program(graph, joined(graph), default_device("triton"));
-  EXPECT_TRUE(program.kernels.empty());
   EXPECT_EQ(kernels_of(program),
             (Names{"split_x_kernel", "split_w_kernel", "linear_relu_kernel", "linear_relu_kernel_in_f32"}));
 }

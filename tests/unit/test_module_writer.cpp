@@ -170,7 +170,9 @@ TEST(ScratchMemory, HoldsWhatKernelsAloneReadByAddress) {
   };
   scratch_of("parts", DType::f64, false);
   scratch_of("counters", DType::i32, true);
-  program.steps.push_back(KernelStep{0, {"x", "first", "second", "third", "fourth", "parts", "counters", "fifth"}, {}});
+  TileStep launch;
+  launch.tensors = {"x", "first", "second", "third", "fourth", "parts", "counters", "fifth"};
+  program.steps.emplace_back(std::in_place_type<TileStep>, std::move(launch));
   const ViewStep view{value_named(graph, "columns"), "third", graph.type(value_named(graph, "columns"))};
   program.steps.push_back(view);
   program.steps.emplace_back(std::in_place_type<ExternStep>,
@@ -180,7 +182,7 @@ TEST(ScratchMemory, HoldsWhatKernelsAloneReadByAddress) {
   EXPECT_EQ(scratch.starts, (std::map<std::string, int64_t>{{"first", 0}, {"second", 1536}, {"parts", 3072}}));
   EXPECT_EQ(scratch.bytes, 3072 + 512);
   // A kernel that starts within one takes a view of it; one part saves nothing.
-  std::get<KernelStep>(program.steps[7]).offsets = {0, 30, 0, 0, 0, 0, 0, 0};
+  std::get<TileStep>(program.steps[7]).offsets = {0, 30, 0, 0, 0, 0, 0, 0};
   EXPECT_EQ(scratch_memory(graph, program, {"fifth"}).starts.size(), 2u);
   EXPECT_TRUE(scratch_memory(graph, program, {"fifth", "parts"}).starts.empty());
 }

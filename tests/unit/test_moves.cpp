@@ -141,7 +141,7 @@ TEST(Relief, AsksForFewerRegistersOrCutsTheGroup) {
     cuts += move.regroups;
     if (!move.regroups) { EXPECT_LT(registers(move.schedule.groups[0]), before) << move.change; }
     const Program program = make_program(setting.graph, move.schedule, setting.device);
-    EXPECT_FALSE(program.kernels.empty() && program.tiles.empty());
+    EXPECT_FALSE(program.tiles.empty());
   }
   EXPECT_GE(cuts, 1);
   EXPECT_TRUE(relief_moves(setting.catalogue, setting.first, {}, 5).empty());

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "emit/kernel_text.hpp"
 #include "ir/text.hpp"
 #include "passes/fusion.hpp"
 #include "plan/cost.hpp"
@@ -48,7 +47,6 @@ Planned plan_text(std::string_view text, const std::string& target = "triton") {
 
 std::string everything(const Planned& planned) {
   std::string text = print(planned.graph, planned.schedule) + print(planned.graph, planned.program);
-  for (const auto& kernel : planned.program.kernels) text += kernel_ir::print(kernel);
   for (const auto& tiles : planned.program.tiles) text += tile::print_program(tiles);
   return text;
 }

@@ -251,7 +251,7 @@ KernelEstimate estimate_of(std::string_view text) {
   fusion(graph);
   const DeviceDescription device = default_device("triton");
   const Program program = make_program(graph, default_schedule(graph, device), device);
-  return program.kernels.empty() ? estimate(program.tiles.at(0), device) : estimate(program.kernels[0], device);
+  return estimate(program.tiles.at(0), device);
 }
 
 TEST(Estimate, WhatOverlappingWindowsReadAgainComesOutOfTheCacheOrARegister) {

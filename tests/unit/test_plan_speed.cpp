@@ -26,7 +26,7 @@ TEST(PlanSpeed, AThousandNodesTakeASecond) {
     std::printf("%s: fused, scheduled and lowered in %.3f s of processor time\n", target, seconds);
     EXPECT_LT(seconds, 1.0) << target;
     EXPECT_GE(schedule.groups.size(), 250u);
-    EXPECT_FALSE(program.kernels.empty() && program.tiles.empty());
+    EXPECT_FALSE(program.tiles.empty());
   }
 }
 

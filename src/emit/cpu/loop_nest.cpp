@@ -4,7 +4,6 @@
 #include <span>
 
 #include "emit/loop_stops.hpp"
-#include "kernel/operations.hpp"
 
 namespace kw::cpu {
 
@@ -26,28 +25,23 @@ constexpr int64_t kSideBySide = 8, kPiece = 512;  // of the scan's rows and of t
 constexpr int64_t kMostColumns = 1024, kFewestColumns = 64;
 constexpr int64_t kShortRow = 257, kLanes = 16;  // so few vectors are written out one by one
 constexpr int64_t kBlockBytes = 256 * 1024;  // what several passes over a block of columns should find in the L2 cache
-constexpr int64_t kKeptBytes = 64 * 1024;    // on a thread's stack, and in its caches
-constexpr int kWorthKeeping = 8;
-constexpr int kNeverShort = 1000;  // what a short axis has to make up for where something is reduced
+constexpr int kNeverShort = 1000;            // what a short axis has to make up for where something is reduced
 
 class Planner {
  public:
   explicit Planner(const Simplified& simplified) : kernel_(simplified.kernel), scatters_(kernel_ir::scatters(kernel_)) {
-    nest_.axes = axes_of_exprs(kernel_);
+    axes_ = axes_of_exprs(kernel_);
     for (size_t id = 0; id < expr_count(); ++id)
-      if (kernel_.exprs[id].kind == ExprKind::kScatter) nest_.axes[id].assign(kernel_.axes.size(), true);
+      if (kernel_.exprs[id].kind == ExprKind::kScatter) axes_[id].assign(kernel_.axes.size(), true);
   }
 
   LoopNest run() {
     find_needed();
-    find_phases();
+    find_rounds();
     choose_vector_axis();
     list_axes();
     choose_block();
     choose_threading();
-    choose_kept();
-    nest_.times = times();
-    choose_counter();
     choose_whole_vectors();
     return std::move(nest_);
   }
@@ -72,13 +66,13 @@ class Planner {
         for (ExprId operand : kernel_.exprs[id].operands) nest_.needed[operand] = true;
   }
 
-  void find_phases() {
-    nest_.phase.assign(expr_count(), 0);
+  void find_rounds() {
+    std::vector<int> phase(expr_count(), 0);  // how many rounds of folds have to be done before
     for (size_t id = 0; id < expr_count(); ++id) {
       const Expr& expr = kernel_.exprs[id];
-      for (ExprId operand : expr.operands) nest_.phase[id] = std::max(nest_.phase[id], nest_.phase[operand]);
-      if (expr.kind == ExprKind::kReduce) ++nest_.phase[id];
-      if (nest_.needed[id]) nest_.last_phase = std::max(nest_.last_phase, nest_.phase[id]);
+      for (ExprId operand : expr.operands) phase[id] = std::max(phase[id], phase[operand]);
+      if (expr.kind == ExprKind::kReduce) ++phase[id];
+      if (nest_.needed[id]) last_round_ = std::max(last_round_, phase[id]);
     }
   }
 
@@ -106,7 +100,7 @@ class Planner {
       for (size_t id = 0; id < expr_count(); ++id) {
         const Expr& expr = kernel_.exprs[id];
         if (!nest_.needed[id] || !is_load(expr)) continue;
-        const bool scattered = expr.kind == ExprKind::kGather && nest_.axes[expr.operands[0]][axis];
+        const bool scattered = expr.kind == ExprKind::kGather && axes_[expr.operands[0]][axis];
         score += scattered ? -1 : suitability(expr.access, axis);
       }
       for (const Store& store : kernel_.stores) score += suitability(store.access, axis);
@@ -130,7 +124,7 @@ class Planner {
     }
   }
 
-  bool reduces() const { return nest_.last_phase > 0; }
+  bool reduces() const { return last_round_ > 0; }
 
   void list_axes() {
     const int vector = nest_.vector_axis;
@@ -150,9 +144,9 @@ class Planner {
   void keep_results_per_column() {
     for (size_t id = 0; id < expr_count(); ++id) {
       const Expr& expr = kernel_.exprs[id];
-      bool varies = nest_.axes[id][nest_.vector_axis] || expr.kind == ExprKind::kReduce;
-      for (const ExprId operand : expr.operands) varies = varies || nest_.axes[operand][nest_.vector_axis];
-      nest_.axes[id][nest_.vector_axis] = varies;
+      bool varies = axes_[id][nest_.vector_axis] || expr.kind == ExprKind::kReduce;
+      for (const ExprId operand : expr.operands) varies = varies || axes_[operand][nest_.vector_axis];
+      axes_[id][nest_.vector_axis] = varies;
     }
   }
 
@@ -186,7 +180,7 @@ class Planner {
       }
       return;
     }
-    const bool several_passes = !scans() && !scatters_ && (nest_.last_phase > 1 || stores_over_reduce_axes());
+    const bool several_passes = !scans() && !scatters_ && (last_round_ > 1 || stores_over_reduce_axes());
     int64_t block = several_passes ? kBlockBytes / (4 * std::max<int64_t>(product_of(nest_.reduce_axes), 1))
                                    : kMostColumns;
     block = std::clamp(block / kFewestColumns * kFewestColumns, kFewestColumns, kMostColumns);
@@ -260,7 +254,7 @@ class Planner {
 
   bool stores_over_reduce_axes() const {
     return std::any_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) {
-      return over_reduce_axes(nest_.axes[store.value]) || over_reduce_axes(axes_of_access(kernel_, store.access));
+      return over_reduce_axes(axes_[store.value]) || over_reduce_axes(axes_of_access(kernel_, store.access));
     });
   }
 
@@ -311,94 +305,10 @@ class Planner {
     }
   }
 
-  // The expressions that the loops of `phase` compute themselves: from what they fold and store, down to what is kept
-  // or outside the loops.
-  std::vector<bool> reached_in(int phase) const {
-    std::vector<bool> reached(expr_count(), false);
-    const auto want = [&](ExprId id) {
-      if (over_reduce_axes(nest_.axes[id]) && !(nest_.kept[id] && nest_.phase[id] < phase)) reached[id] = true;
-    };
-    for (size_t id = 0; id < expr_count(); ++id)
-      if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kReduce && nest_.phase[id] == phase + 1)
-        for (ExprId operand : kernel_.exprs[id].operands) want(operand);
-    for (const Store& store : kernel_.stores)
-      if (nest_.phase[store.value] == phase) want(store.value);
-    for (size_t id = expr_count(); id-- > 0;)
-      if (reached[id] && kernel_.exprs[id].kind != ExprKind::kReduce)
-        for (ExprId operand : kernel_.exprs[id].operands) want(operand);
-    return reached;
-  }
-
-  // Cost of an expression with all it needs inside the loops.
-  int cost_with_operands(ExprId id) const {
-    std::vector<bool> reached(id + 1, false);
-    reached[id] = true;
-    int cost = 0;
-    for (ExprId one = id; one >= 0; --one) {
-      if (!reached[one]) continue;
-      cost += cost_of(kernel_.exprs[one]);
-      for (ExprId operand : kernel_.exprs[one].operands)
-        if (over_reduce_axes(nest_.axes[operand]) && !nest_.kept[operand]) reached[operand] = true;
-    }
-    return cost;
-  }
-
   // What lies outside the guards is not computed.
   bool has_guarded_folds() const {
     return std::any_of(kernel_.exprs.begin(), kernel_.exprs.end(),
                        [](const Expr& expr) { return expr.kind == ExprKind::kReduce && !expr.access.guards.empty(); });
-  }
-
-  void choose_kept() {
-    nest_.kept.assign(expr_count(), false);
-    if (nest_.form == LoopForm::kPointwise || nest_.form == LoopForm::kScanRows ||
-        nest_.threading == Threading::kReduction || has_guarded_folds())
-      return;
-    int64_t elements = product_of(nest_.reduce_axes);
-    if (nest_.form == LoopForm::kColumns) {
-      const int64_t block = nest_.block_of(nest_.vector_axis);
-      elements *= block ? block : extent(nest_.vector_axis);
-    }
-    int64_t room = kKeptBytes;
-    std::vector<int> uses = times();
-    for (size_t id = expr_count(); id-- > 0;) {
-      if (uses[id] < 2 || cost_with_operands(static_cast<ExprId>(id)) < kWorthKeeping) continue;
-      const int64_t bytes = elements * size_of(kernel_.exprs[id].dtype);
-      if (bytes == 0 || bytes > room) continue;
-      room -= bytes;
-      nest_.kept[id] = true;
-      uses = times();
-    }
-  }
-
-  std::vector<int> times() const {
-    std::vector<int> times(expr_count(), 0);
-    for (int phase = 0; phase <= nest_.last_phase; ++phase) {
-      const std::vector<bool> reached = reached_in(phase);
-      for (size_t id = 0; id < expr_count(); ++id) times[id] += reached[id];
-    }
-    return times;
-  }
-
-  // Gathers by 32-bit positions take twice as many elements at once, and so does what computes with such positions.
-  void choose_counter() {
-    if (nest_.vector_axis < 0) return;
-    bool divides = false, fits = extent(nest_.vector_axis) <= INT32_MAX;
-    const auto look_at = [&](const Index& index) {
-      for (const IndexTerm& term : index.terms) {
-        if (term.axis != nest_.vector_axis) continue;
-        divides = divides || term.divisor != 1 || term.modulus != 0;
-        fits = fits && std::abs(term.coefficient) <= INT32_MAX / extent(nest_.vector_axis);
-      }
-    };
-    for (const Expr& expr : kernel_.exprs) {
-      if (is_load(expr) || expr.kind == ExprKind::kIndex) look_at(expr.access.index);
-      const auto is_along = [&](const IndexTerm& term) { return term.axis == nest_.vector_axis; };
-      divides = divides || (reduces() && expr.kind == ExprKind::kIndex && expr.dtype == DType::i32 &&
-                            std::any_of(expr.access.index.terms.begin(), expr.access.index.terms.end(), is_along));
-    }
-    for (const Store& store : kernel_.stores) look_at(store.access.index);
-    nest_.short_counter = divides && fits;
   }
 
   // The last elements of a short row cost as much one by one as all others together. Of what is narrower than 4 bytes
@@ -410,7 +320,7 @@ class Planner {
     for (size_t id = 0; id < expr_count(); ++id) {
       const Expr& expr = kernel_.exprs[id];
       const bool narrow = is_load(expr) && size_of(kernel_.buffers[expr.access.buffer].dtype) < 4 &&
-                          nest_.axes[id][nest_.vector_axis];
+                          axes_[id][nest_.vector_axis];
       fits = fits && !(nest_.needed[id] && narrow);
     }
     for (const Store& store : kernel_.stores) fits = fits && size_of(kernel_.buffers[store.access.buffer].dtype) >= 4;
@@ -429,6 +339,8 @@ class Planner {
 
   const Kernel& kernel_;
   const bool scatters_;
+  std::vector<std::vector<bool>> axes_;  // [expression] the axes along which its value differs
+  int last_round_ = 0;                   // rounds of folds that wait for each other
   LoopNest nest_;
 };
 
@@ -441,10 +353,5 @@ int64_t LoopNest::block_of(int axis) const {
 }
 
 LoopNest plan_loops(const Simplified& simplified) { return Planner(simplified).run(); }
-
-int cost_of(const Expr& expr) {
-  if (is_load(expr)) return 1;
-  return expr.kind == ExprKind::kOp ? kernel::vector_instructions_of(expr.op) : 0;
-}
 
 }  // namespace kw::cpu

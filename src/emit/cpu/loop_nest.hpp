@@ -20,8 +20,6 @@
 //               SIMD along the rows, then the rows are walked side by side, so that their additions overlap, and SIMD
 //               finishes with what was scanned
 //
-// A program works in phases: phase p holds what needs p rounds of finished reductions, and is one nest of loops over
-// the reduce axes.
 #pragma once
 
 #include <cstdint>
@@ -57,22 +55,12 @@ struct LoopNest {
   int row_axis = -1;              // scan rows: the rows that a program walks side by side; −1: one row
   int64_t piece = 0;              // scan rows: elements of a row at a time; 0: the row is one piece
   bool whole_vectors = false;  // rows: the SIMD loop goes on to whole vectors, the lanes beyond the row's end left out
-  bool short_counter = false;  // the vector axis is counted in 32 bits
   Threading threading = Threading::kNone;
-  int collapse = 1;          // how many of the outermost program loops the threads share
-  std::vector<bool> needed;  // per expression: something stored depends on it
-  std::vector<int> phase;    // per expression
-  int last_phase = 0;
-  std::vector<std::vector<bool>> axes;  // per expression: the axes along which its value differs
-  int64_t block_of(int axis) const;     // 0: not blocked
-
-  std::vector<int> times;  // per expression: in how many phases its loops compute it
-  std::vector<bool> kept;  // per expression: computed once in its phase and kept in an array for the later ones
+  int collapse = 1;                  // how many of the outermost program loops the threads share
+  std::vector<bool> needed;          // per expression: something stored depends on it
+  int64_t block_of(int axis) const;  // 0: not blocked
 };
 
 LoopNest plan_loops(const Simplified& simplified);
-
-// Rough cost of computing one expression from its operands, in vector instructions.
-int cost_of(const kernel_ir::Expr& expr);
 
 }  // namespace kw::cpu

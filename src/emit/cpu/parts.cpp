@@ -17,8 +17,6 @@ Part planned(Simplified simplified) {
 
 }  // namespace
 
-Part whole_of(const Kernel& kernel) { return planned(simplify(kernel)); }
-
 std::vector<Part> parts_of(const Kernel& kernel) {
   Simplified whole = simplify(kernel);
   std::vector<Kernel> regions = regions_of(whole.kernel);

@@ -1,5 +1,4 @@
-// What a kernel's function does, one part after the other, and in which loops: what schedulers go by, and the cost
-// model reads.
+// What a kernel's function does, one part after the other, and in which loops: what schedulers go by.
 #pragma once
 
 #include <vector>
@@ -15,7 +14,6 @@ struct Part {
   LoopNest nest;
 };
 
-Part whole_of(const kernel_ir::Kernel& kernel);
 // Of a pointwise kernel, its regions (regions.hpp).
 std::vector<Part> parts_of(const kernel_ir::Kernel& kernel);
 

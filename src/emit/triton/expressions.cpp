@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "emit/kernel_text.hpp"
 #include "emit/triton/helpers.hpp"
 #include "kernel/scalar_values.hpp"
 #include "support/error.hpp"

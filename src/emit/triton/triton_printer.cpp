@@ -43,7 +43,6 @@ constexpr std::string_view kWindowMemory = R"(def window_memory(size, alignment,
 
 Printed print_all(const Program& program) {
   Printed printed;
-  KW_ASSERT(program.kernels.empty(), "a kernel of a GPU that is no tile program");
   for (const tile::Program& tiles : program.tiles) {
     triton::TileKernel kernel = triton::print_tile_kernel(tiles);
     if (!printed.kernels.empty()) printed.kernels += "\n\n";

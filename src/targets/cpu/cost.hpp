@@ -14,8 +14,6 @@ constexpr double kNearBytes = 32 << 10;         // of the nearest cache
 constexpr double kFoldCycles = 40;              // in which a fold's lanes meet
 constexpr double kCarryCycles = 4;              // that an addition waits for the one before
 
-KernelEstimate estimate_of(const kernel_ir::Kernel& kernel, const DeviceDescription& device);
-
 // Of a tile program: products at the rate that add_product (emit/cpu/tile_math.h) reaches, everything else by SIMD
 // instructions, and its buffers through memory once.
 KernelEstimate estimate_of(const tile::Program& program, const DeviceDescription& device);

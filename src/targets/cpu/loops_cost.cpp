@@ -1,5 +1,5 @@
-// Seconds of tile programs that are loops of their own, without a grid: every nest of them by its accesses, as
-// plan/estimate.cpp counts those of KernelIR, and by the instructions of its bodies.
+// Seconds of tile programs that are loops of their own, without a grid: every nest of them by its accesses
+// and by the instructions of its bodies.
 #include <algorithm>
 #include <cmath>
 #include <optional>

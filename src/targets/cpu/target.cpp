@@ -58,9 +58,6 @@ class CpuTarget : public Target {
     schedule = join_products(graph, std::move(schedule), device, kLibraryRates);
   }
 
-  KernelEstimate estimate(const kernel_ir::Kernel& kernel, const DeviceDescription& device) const override {
-    return cpu::estimate_of(kernel, device);
-  }
   KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device) const override {
     return cpu::estimate_of(program, device);
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "emit/cpu/loop_nest.hpp"
+#include "kernel/operations.hpp"
 #include "lower/lane_order.hpp"
 #include "targets/cpu/cost.hpp"
 
@@ -94,10 +94,7 @@ class TileEstimate {
       } else if (one.kind == Kind::kDot) {
         products_ += times * flops_of(one);
       } else if (one.kind == Kind::kOp) {
-        kernel_ir::Expr expr;
-        expr.kind = kernel_ir::ExprKind::kOp;
-        expr.op = one.op;
-        instructions_ += times * points(one.results[0]) * cost_of(expr) / lanes();
+        instructions_ += times * points(one.results[0]) * kernel::vector_instructions_of(one.op) / lanes();
       } else if (one.kind == Kind::kFold || one.kind == Kind::kScan) {
         instructions_ += times * points(one.operands[0]) / lanes();
       }

@@ -7,11 +7,8 @@
 
 namespace kw::triton {
 
-using namespace kernel_ir;
-
 namespace {
 
-constexpr MemoryRules kMemory{.in_blocks = true, .line_bytes = kLineBytes, .lost_bytes = kLostBytes};
 constexpr double kLatencySeconds = 0.7e-6;  // of one round trip to memory
 constexpr double kProgramSeconds = 0.8e-6;  // from a program's start to its first load, and from its last store to its
                                             // end
@@ -51,24 +48,6 @@ double seconds_of(GpuWork& work, const DeviceDescription& device) {
   const double exchanged = work.folds * work.programs * work.tile * 8 / (std::max(1.0, each) * shared_rate);
   const double flowing = std::max({memory / narrow + cache, arithmetic, chain}) + exchanged;
   return (flowing + 0.1 * chain) * (1 + 2 * spilled);
-}
-
-KernelEstimate estimate_of(const Kernel& kernel, const DeviceDescription& device) {
-  const KernelWork counted = work_of(kernel, device, kMemory);
-  int loads = 0, folded = 0;
-  for (const int passes : counted.load_passes) loads += passes > 0;
-  for (const Expr& expr : counted.kernel.exprs)
-    folded += expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan;
-  GpuWork work{.estimate = counted.estimate,
-               .tile = counted.tile,
-               .programs = counted.programs,
-               .iterations = counted.iterations,
-               .folds = counted.folds,
-               .bytes_asked = counted.bytes_asked,
-               .warps = counted.kernel.num_warps};
-  work.live = counted.iterations > 0 ? std::max(1, counted.loads_in_loop) + folded : std::max(1, loads) + 1;
-  work.estimate.seconds = seconds_of(work, device);
-  return work.estimate;
 }
 
 KernelEstimate estimate_of(const tile::Program& program, const DeviceDescription& device) {

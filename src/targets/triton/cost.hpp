@@ -5,8 +5,6 @@
 
 namespace kw::triton {
 
-KernelEstimate estimate_of(const kernel_ir::Kernel& kernel, const DeviceDescription& device);
-
 // What a launch asks of a GPU, before anything is said of time.
 struct GpuWork {
   KernelEstimate estimate;        // bytes and flops
@@ -25,7 +23,7 @@ inline constexpr double kLineBytes = 32, kLostBytes = 8;
 
 KernelEstimate estimate_of(const tile::Program& program, const DeviceDescription& device);
 
-// Of a program that maps elements and folds them, by the same rules as of such a kernel (map_and_fold_cost.cpp).
+// Of a program that maps elements and folds them (map_and_fold_cost.cpp).
 KernelEstimate estimate_map_and_fold(const tile::Program& program, const DeviceDescription& device);
 
 // Of other tile programs: dots on the cores that their types and precision ask for, what its loads move through the

@@ -1,4 +1,4 @@
-// Bytes and arithmetic of tile programs that map elements and fold them, by the rules of plan/estimate.cpp.
+// Bytes and arithmetic of tile programs that map elements and fold them.
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -130,9 +130,6 @@ class TritonTarget : public Target {
     schedule = with_concatenations_in_place(graph, schedule, std::move(joined), device);
   }
 
-  KernelEstimate estimate(const kernel_ir::Kernel& kernel, const DeviceDescription& device) const override {
-    return triton::estimate_of(kernel, device);
-  }
   KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device) const override {
     return triton::estimate_of(program, device);
   }

@@ -1,7 +1,6 @@
 #include "toy/target.hpp"
 
 #include "plan/estimate.hpp"
-#include "support/error.hpp"
 #include "toy/printer.hpp"
 #include "toy/schedulers.hpp"
 
@@ -30,9 +29,6 @@ class ToyTarget : public Target {
 
   const std::vector<plan::Scheduler>& schedulers() const override { return toy::schedulers(); }
 
-  KernelEstimate estimate(const kernel_ir::Kernel&, const DeviceDescription&) const override {
-    fail_internal(__FILE__, __LINE__, "the toy has tile programs only");
-  }
   // Each instruction takes its time once, and each buffer is moved once.
   KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device) const override {
     KernelEstimate estimate;
