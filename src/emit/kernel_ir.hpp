@@ -1,8 +1,7 @@
-// KernelIR: one kernel before printing. What it computes (axes, expressions, stores) is apart from the order in which
-// it does so (body). All index arithmetic and every mask is decided here; a printer walks `body` and prints.
+// What a group of nodes computes: axes, expressions over flat element indices with guards, and stores. No order and no
+// schedule: schedulers give a kernel and its schedule to src/lower (lifted_kernel.hpp).
 //
-// Reading order: Index → Access → Expr → Kernel → Stmt.
-// Text form (text.hpp) prints and parses back.
+// Reading order: Index → Access → Expr → Kernel.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +22,10 @@ enum class AxisKind {
   kScan,  // walked in order by Scan expressions and stored over; a kernel has at most one, and no reduce axes beside it
 };
 
-// A GPU's schedulers give axes their schedules beside the kernel (plan/lifted_kernel.hpp). What stands here is read by
-// a CPU's choice of loops (emit/cpu/loop_nest.hpp) and by cost models; the axis with vector=true is the SIMD loop of a
-// CPU.
 struct Axis {
   std::string name;  // "row", "column", "channel": a Python and C++ identifier
   int64_t extent = 1;
   AxisKind kind = AxisKind::kParallel;
-  int64_t block = 1;
-  bool looped = false;    // reduce and scan axes: true = a loop of blocks; false = the block covers the whole extent
-                          // (persistent)
-  bool vector = false;    // CPU: the innermost SIMD axis
-  bool unrolled = false;  // a looped reduce axis of few steps, known beforehand (the offsets of a window): Triton
-                          // writes them out, the CPU never makes it the SIMD loop
   bool reversed = false;  // scan axes: walked from the end to the start
 };
 
@@ -55,8 +45,7 @@ struct Index {
   bool operator==(const Index&) const = default;
 };
 
-// A condition lower <= index < upper on the axes (padding, cat, slices; block overhang is not listed here: printers add
-// `axis < extent` for each axis whose extent its block does not divide).
+// A condition lower <= index < upper on the axes (padding, cat, slices).
 struct Guard {
   Index index;
   int64_t lower = 0, upper = 0;
@@ -116,8 +105,6 @@ struct Expr {
 struct Store {
   Access access;
   ExprId value = kNoExpr;
-  bool last = false;  // after all that its program reads: the memory may be that of a buffer which the kernel reads (a
-                      // mutation in place)
 };
 
 // --- Kernel ---
@@ -131,35 +118,6 @@ struct Buffer {
   bool aligned = true;  // data pointer divisible by 16 bytes
 };
 
-// The body says in which order a program does its work on its block. A statement runs for every point of the tile's
-// axes.
-enum class StmtKind {
-  kLet,    // compute expr and keep it under its name
-  kStore,  // stores[index]
-  kLoop,   // for each block of the looped reduce or scan axes: body
-  kInit,   // start the accumulator of the Reduce expr, or what the Scan expr carries from block to block (its identity)
-  kAccumulate,  // fold the operand's block into the accumulator of expr (elementwise in a tile, a scalar on the CPU)
-  kFinish,      // expr = its accumulator folded over the reduce axes of the tile
-  kScan,        // expr = its operands' block scanned, after what it carries; then what it carries moves on
-};
-struct Stmt {
-  StmtKind kind = StmtKind::kLet;
-  ExprId expr = kNoExpr;   // Let, Init, Accumulate, Finish, Scan
-  int store = -1;          // Store
-  std::vector<Stmt> body;  // Loop
-};
-
-// What a schedule decides about a CPU kernel's loops; 0: the printer chooses from the accesses (emit/cpu/loop_nest.hpp
-// has its choices).
-struct LoopChoices {
-  int64_t along = 0;            // the SIMD loop: 0 along the axis that suits the accesses best, 1 the next, …
-  int64_t columns = 0;          // that a program folds side by side
-  int64_t tile = 0;             // side of the tiles where an operand is transposed
-  int64_t rows = 0, piece = 0;  // of a scan: walked side by side, and elements of them at a time
-  int64_t share = 0;            // elements from which on threads share the work
-  bool operator==(const LoopChoices&) const = default;
-};
-
 struct Kernel {
   std::string name;             // "rms_norm_kernel"
   std::string doc;              // one line: what it computes, in the model's words
@@ -167,11 +125,6 @@ struct Kernel {
   std::vector<Axis> axes;       // parallel first, outermost first; then reduce axes, outermost first, or the scan axis
   std::vector<Expr> exprs;      // operands before users
   std::vector<Store> stores;
-  std::vector<Stmt> body;  // filled by arrange()
-  int num_warps = 4;
-  int num_stages = 2;
-  LoopChoices loops;
-  int max_registers = 0;  // a thread may take; 0: as many as the compiler likes
 };
 
 // Does the expression read its access's buffer?
@@ -187,8 +140,6 @@ inline bool is_sort(const Expr& expr) {
   return (expr.kind == ExprKind::kScan || expr.kind == ExprKind::kReduce) && kernel::is_sort(expr.reduce);
 }
 bool sorts(const Kernel& kernel);
-// How far a Scatter's operand 0 reaches beyond its store's access: its values are less.
-int64_t reach_of_scatter(const Kernel& kernel, const Store& store);
 
 // Whether the value of an expression varies along each axis (through loads, guards, indices and operands; a Reduce ends
 // reduce axes, a Scan varies along the scan axis).
@@ -209,38 +160,9 @@ struct IndexRange {
 };
 IndexRange range_of(const Index& index, const std::vector<Axis>& axes);
 
-// What an unnamed expression is called where it needs a name: "difference", "exponential", its buffer's name for a
-// load.
-std::string noun_for(const Expr& expr, const Kernel& kernel);
-
 // Is the axis folded or walked by a program rather than shared out among them?
 inline bool is_serial(const Axis& axis) { return axis.kind != AxisKind::kParallel; }
 // The axis of kind kScan; −1 where there is none.
 int scan_axis_of(const Kernel& kernel);
-
-inline int64_t blocks_of(const Axis& axis) { return (axis.extent + axis.block - 1) / axis.block; }
-
-// Number of programs: product over parallel axes of ceil(extent / block).
-int64_t program_count(const Kernel& kernel);
-
-// Throws kInternal with the kernel's name and the broken rule: ids in range, operands before users, arity, one boolean
-// condition per Select, identifiers valid and unique, accesses within their buffers wherever their guards hold.
-void check_kernel(const Kernel& kernel);
-
-// Fills kernel.body from the DAG.
-// Phases: what needs a Reduce result stands after that Reduce's Finish. With looped reduce axes every phase that
-// touches them is one Loop, in which loads and producers are issued again; what does not vary along them is computed
-// once, outside. With persistent reduce axes there is no Loop, no Init and no Accumulate: Finish folds the operand's
-// block itself. With a scan axis there is one phase; Scans stand among the Lets of its Loop, after an Init outside, or
-// without a Loop and an Init where the block covers the axis. Lets stand for named expressions, loads, Reduces,
-// anything used twice, and what a Loop must not compute again; the rest is printed inline. Expressions that need a name
-// and have none get one ("difference", "exponential"). Init, Accumulate, Finish and Scan name the first of the
-// siblings.
-void arrange(Kernel& kernel);
-
-// Would what is loaded at the start, of rows that a program has whole, take most of a thread's registers? Then what
-// only a later round of folds needs is loaded then. `tile`: points of a block; `max_registers`: 0 where all may be
-// taken.
-bool delays_loads(const Kernel& kernel, double tile, int warps, int max_registers);
 
 }  // namespace kw::kernel_ir

@@ -74,6 +74,71 @@ bool can_lift(const kernel_ir::Kernel& kernel) {
   });
 }
 
+std::string noun_for(const kernel_ir::Expr& expr, const kernel_ir::Kernel& kernel) {
+  using kernel_ir::ReduceOp;
+  if (is_load(expr)) return kernel.buffers[expr.access.buffer].name;
+  if (expr.kind == kernel_ir::ExprKind::kIndex) return "position";
+  if (expr.kind == kernel_ir::ExprKind::kConstant) return "constant";
+  if (expr.kind == kernel_ir::ExprKind::kScan) {
+    if (is_sort(expr)) return expr.component == 1 ? "stood_at" : "in_order";
+    if (expr.component == 1) return "running_at";
+    switch (expr.reduce) {
+      case ReduceOp::kProd: return "running_product";
+      case ReduceOp::kMax: return "running_largest";
+      case ReduceOp::kMin: return "running_smallest";
+      case ReduceOp::kLogSumExp: return "running_log_sum";
+      default: return "running_sum";
+    }
+  }
+  if (expr.kind == kernel_ir::ExprKind::kReduce) {
+    switch (expr.reduce) {
+      case ReduceOp::kSum:
+      case ReduceOp::kExtendedSum: return "total";
+      case ReduceOp::kProd: return "total_product";
+      case ReduceOp::kMax: return "largest";
+      case ReduceOp::kMin: return "smallest";
+      case ReduceOp::kAny: return "any_true";
+      case ReduceOp::kAll: return "all_true";
+      case ReduceOp::kArgMax: return "largest_at";
+      case ReduceOp::kArgMin: return "smallest_at";
+      case ReduceOp::kMoments:
+      case ReduceOp::kCombineMoments: return expr.component == 0 ? "mean" : "squared_deviations";
+      case ReduceOp::kMaxSumExp:
+      case ReduceOp::kCombineMaxSumExp: return expr.component == 0 ? "largest" : "exponential_sum";
+      case ReduceOp::kLogSumExp:
+      case ReduceOp::kFirst:
+      case ReduceOp::kSortUp:
+      case ReduceOp::kSortDown: break;
+    }
+  }
+  switch (expr.op) {
+    case ScalarOp::kAdd: return "added";
+    case ScalarOp::kSub: return "difference";
+    case ScalarOp::kMul: return "product";
+    case ScalarOp::kDiv: return "quotient";
+    case ScalarOp::kNeg: return "negated";
+    case ScalarOp::kAbs: return "magnitude";
+    case ScalarOp::kExp: return "exponential";
+    case ScalarOp::kLog: return "logarithm";
+    case ScalarOp::kSqrt: return "root";
+    case ScalarOp::kRsqrt: return "inverse_root";
+    case ScalarOp::kTanh: return "tangent";
+    case ScalarOp::kSigmoid: return "gate";
+    case ScalarOp::kSelect: return "chosen";
+    case ScalarOp::kBounded: return "place";
+    case ScalarOp::kCast: return "converted";
+    case ScalarOp::kEqual:
+    case ScalarOp::kNotEqual:
+    case ScalarOp::kLess:
+    case ScalarOp::kLessEqual:
+    case ScalarOp::kGreater:
+    case ScalarOp::kGreaterEqual:
+    case ScalarOp::kIsNan:
+    case ScalarOp::kIsInf: return "condition";
+    default: return "value";
+  }
+}
+
 kernel::BufferRole role_of(const kernel_ir::Kernel& kernel, int buffer) {
   kernel::BufferRole role = kernel::BufferRole::kInput;
   for (const kernel_ir::Store& store : kernel.stores) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "emit/kernel_ir.hpp"
@@ -14,6 +15,10 @@ namespace kw::plan {
 
 // Is it pointwise, or folds or scans beside that?
 bool can_lift(const kernel_ir::Kernel& kernel);
+
+// What an unnamed expression is called where it needs a name: "difference", "exponential", its buffer's name for a
+// load.
+std::string noun_for(const kernel_ir::Expr& expr, const kernel_ir::Kernel& kernel);
 
 // What the lifted kernel does with one of the buffers. Of what a kernel writes, it reads nothing (owns_destination in
 // domain.hpp); where it scatters, it leaves the rest as it was.

@@ -30,13 +30,35 @@ bool computes_beside_folds(const kernel_ir::Kernel& kernel, const lower::KernelS
   return false;
 }
 
+// Would what is loaded at the start, of rows that a program has whole, take most of a thread's registers? Then what
+// only a later round of folds needs is loaded then. `tile`: points of a block; `max_registers`: 0 where all may be
+// taken.
+bool fill_registers(const kernel_ir::Kernel& kernel, double tile, int warps, int max_registers) {
+  constexpr double kOfUnit = 65536, kMost = 255, kShare = 0.75;
+  const double threads = 32.0 * warps;
+  const double registers = max_registers > 0 ? max_registers : std::min(kMost, kOfUnit / threads);
+  const auto axes = axes_of_exprs(kernel);
+  std::vector<bool> needed(kernel.exprs.size());
+  for (const kernel_ir::Store& store : kernel.stores) needed[store.value] = true;
+  int loads = 0;
+  for (size_t id = kernel.exprs.size(); id-- > 0;) {
+    if (!needed[id]) continue;
+    for (kernel_ir::ExprId operand : kernel.exprs[id].operands) needed[operand] = true;
+    bool is_long = false;
+    for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
+      is_long = is_long || (axes[id][axis] && is_serial(kernel.axes[axis]));
+    loads += is_load(kernel.exprs[id]) && is_long;
+  }
+  return loads > 1 && tile / threads * loads >= kShare * registers;
+}
+
 bool is_walked(const lower::AxisSchedule& axis) { return axis.mapping == lower::Mapping::kLoop; }
 
 bool delays_loads(const kernel_ir::Kernel& kernel, const lower::KernelSchedule& schedule) {
   if (std::any_of(schedule.axes.begin(), schedule.axes.end(), is_walked)) return false;
   double tile = 1;
   for (const lower::AxisSchedule& axis : schedule.axes) tile *= static_cast<double>(axis.width);
-  return kernel_ir::delays_loads(kernel, tile, schedule.warps, schedule.max_registers);
+  return fill_registers(kernel, tile, schedule.warps, schedule.max_registers);
 }
 
 class Lifter {
@@ -66,9 +88,7 @@ class Lifter {
     const auto place = [](int buffer, const kernel::Index& index) { return KernelDraft::access(buffer, {index}); };
     Lift lift(draft_.build, kernel, axes_, {}, place, folded);
     for (const kernel_ir::Store& store : kernel.stores) name_all(lift, store.value);
-    for (const bool last : {false, true})
-      for (const kernel_ir::Store& store : kernel.stores)
-        if (store.last == last) lift.store(store);
+    for (const kernel_ir::Store& store : kernel.stores) lift.store(store);
     return lowered(draft_, words());
   }
 
@@ -90,11 +110,8 @@ class Lifter {
     words.axes = draft_.schedule.axes;
     for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
       words.serpentine |= kernel.axes[axis].kind == AxisKind::kReduce && is_walked(schedule_.axes[axis]);
-    // What is loaded late must not have been written before.
-    const auto last_stores = std::count_if(kernel.stores.begin(), kernel.stores.end(),
-                                           [](const kernel_ir::Store& store) { return store.last; });
-    words.loads_first = last_stores > 1 || (!words.wide_accesses && (!delays_loads(kernel, schedule_) ||
-                                                                     computes_beside_folds(kernel, schedule_)));
+    words.loads_first = !words.wide_accesses &&
+                        (!delays_loads(kernel, schedule_) || computes_beside_folds(kernel, schedule_));
     words.approximate = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const auto& store) {
       const DType dtype = kernel.buffers[store.access.buffer].dtype;
       return dtype == DType::f16 || dtype == DType::bf16;
@@ -115,7 +132,7 @@ class Lifter {
     const kernel::ExprId lifted = lift.expr(id);
     const kernel::Expr& now = draft_.build.kernel().exprs[lifted];
     if (now.name.empty() && now.kind != kernel::ExprKind::kConstant && now.kind != kernel::ExprKind::kIndex)
-      draft_.named(expr.name.empty() ? kernel_ir::noun_for(expr, group_.kernel) : expr.name, lifted);
+      draft_.named(expr.name.empty() ? noun_for(expr, group_.kernel) : expr.name, lifted);
   }
 
   LoweredGroup group_;

@@ -1,6 +1,4 @@
-"""Texts that the fuzzers start from: seeds.py FOLDER makes FOLDER/graph_text, graph_json, kernel_text, protocol and
-schedule.
-"""
+"""Texts that the fuzzers start from: seeds.py FOLDER makes FOLDER/graph_text, graph_json, protocol and schedule."""
 
 from __future__ import annotations
 
@@ -77,13 +75,11 @@ def verified() -> dict[str, object]:
 def main(folder: Path) -> None:
     golden = HOME / "tests" / "golden"
     parts = [part for path in (golden / "passes").glob("*.txt") for part in path.read_text().split("----\n")]
-    kernels = [*(golden / "triton").glob("*.txt"), *(golden / "cpu").glob("*.txt")]
     group = {"nodes": [0, 1], "scheduler": "reduction", "parameters": {"r_block": 1024, "num_warps": 4}}
     texts = {
         "graph_text": ["".join(part.partition("graph ")[1:]) for part in parts],
         "graph_json": captured(),
         "protocol": answers(),
-        "kernel_text": [path.read_text().partition("----\n")[0] for path in kernels],
         "schedule": [json.dumps({"target": "triton", "groups": [group]})],
     }
     for name, seeds in texts.items():

@@ -2,9 +2,8 @@
 // `launch_KERNEL(buffers…)` for each.
 #include <cstdio>
 
-#include "cpu_tiles.hpp"
-#include "emit/kernel_text.hpp"
 #include "emit/target_printer.hpp"
+#include "group_text.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -31,9 +30,7 @@ int main(int argc, char** argv) {
     Program program;
     for (int i = 1; i < argc; ++i) {
       const std::string text = read_file(argv[i]);
-      const kernel_ir::Kernel kernel = kernel_ir::parse_kernel(text.substr(0, text.find("----\n")));
-      kernel_ir::check_kernel(kernel);
-      program.tiles.push_back(cpu::tiles_of(kernel));
+      program.tiles.push_back(cpu_tiles(parse_group(text.substr(0, text.find("----\n")))));
     }
     std::fputs(module_of(program).c_str(), stdout);
     return 0;

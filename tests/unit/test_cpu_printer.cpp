@@ -6,10 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "cpu_tiles.hpp"
 #include "emit/cpu/helper_sections.hpp"
 #include "emit/cpu/tile_printer.hpp"
-#include "emit/kernel_text.hpp"
+#include "group_text.hpp"
 #include "support/text.hpp"
 #include "tile/text.hpp"
 
@@ -27,8 +26,8 @@ std::vector<std::string> golden_files() {
   return files;
 }
 
-std::string printed(const kernel_ir::Kernel& kernel, cpu::HelperSet& helpers) {
-  const tile::Program tiles = cpu::tiles_of(kernel);
+std::string printed(const GroupText& group, cpu::HelperSet& helpers) {
+  const tile::Program tiles = cpu_tiles(group);
   EXPECT_EQ(tile::print_program(tile::parse_program(tile::print_program(tiles))), tile::print_program(tiles));
   return cpu::print_tile_function(tiles, helpers).text;
 }
@@ -41,10 +40,8 @@ TEST_P(CpuGolden, PrintsTheExpectedSource) {
   const std::string content = read_file(GetParam());
   const size_t separator = content.find(kSeparator);
   const std::string input = content.substr(0, separator);
-  const kernel_ir::Kernel kernel = kernel_ir::parse_kernel(input);
-  kernel_ir::check_kernel(kernel);
   cpu::HelperSet helpers;
-  const std::string kernel_text = printed(kernel, helpers);
+  const std::string kernel_text = printed(parse_group(input), helpers);
   const std::string actual = "// calls: " + join({helpers.begin(), helpers.end()}, " ") + "\n" + kernel_text;
   if (std::getenv("KW_UPDATE_GOLDEN")) {
     write_file_atomically(GetParam(), input + kSeparator + actual);

@@ -4,28 +4,17 @@
 
 #include <cmath>
 
-#include "cpu_tiles.hpp"
 #include "emit/cpu/tile_printer.hpp"
-#include "emit/kernel_text.hpp"
 #include "emit/tile_in_place.hpp"
+#include "group_text.hpp"
 #include "plan/estimate.hpp"
 #include "plan/lift.hpp"
 #include "plan/lifted_kernel.hpp"
-#include "scheduled_text.hpp"
 #include "targets/targets.hpp"
 #include "tile/interpreter.hpp"
 
 namespace kw::plan {
 namespace {
-
-// A kernel over `axes`, whose buffers are graph values of their own.
-LoweredGroup group_of(const std::string& text) {
-  LoweredGroup group;
-  group.kernel = kernel_ir::parse_kernel(text);
-  for (size_t buffer = 0; buffer < group.kernel.buffers.size(); ++buffer)
-    group.buffers.push_back(static_cast<ValueId>(buffer));
-  return group;
-}
 
 // What the cost models say of a kernel.
 struct Figures {
@@ -202,9 +191,9 @@ std::string text_of(const Case& one) {
 
 TEST(LiftedKernels, CostWhatTheyMoveAndCompute) {
   for (const Case& one : kCases) {
-    const LoweredGroup group = group_of(text_of(one));
-    expect_figures(estimate(as_tiles(group).program, default_device("triton")), one.on_gpu, one.name);
-    expect_figures(estimate(cpu::tiles_of(group.kernel), default_device("cpu")), one.on_cpu, one.name);
+    const GroupText group = parse_group(text_of(one));
+    expect_figures(estimate(triton_tiles(group).program, default_device("triton")), one.on_gpu, one.name);
+    expect_figures(estimate(cpu_tiles(group), default_device("cpu")), one.on_cpu, one.name);
   }
 }
 
@@ -231,9 +220,8 @@ TEST(LiftedKernels, WindowsCostWhatTheyReadTogether) {
       "  %total = reduce sum(%x) : f32\n  store %total to y[4*plane + column]\n}\n";
   const DeviceDescription device = default_device("triton");
   for (const bool wide : {true, false}) {
-    LoweredGroup group = group_of(wide ? written_out : walked);
+    auto [group, schedule, hints] = parse_group(wide ? written_out : walked);
     group.windowed = true;
-    lower::KernelSchedule schedule = schedule_of(group.kernel);
     for (lower::AxisSchedule& axis : schedule.axes) axis.stops = axis.mapping == lower::Mapping::kLoop;
     schedule.wide_accesses = wide;
     const tile::Program program = as_tiles(group, schedule).program;
@@ -253,10 +241,10 @@ TEST(LiftedKernels, WindowsCostWhatTheyReadTogether) {
 // Rows that are folded along memory, one by one.
 TEST(LiftedKernels, FoldRowsOnACpu) {
   const auto has_form = [](const std::string& axes, const std::string& lines, const char* index = "1024*row + column") {
-    const tile::Program tiles = cpu::tiles_of(
-        kernel_ir::parse_kernel("kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[1048576] input\n"
-                                "  buffer out : f32[1024] output\n" +
-                                axes + "  %x = load x[" + index + "] : f32\n" + lines + "  store %y to out[row]\n}\n"));
+    const tile::Program tiles = cpu_tiles(
+        parse_group("kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[1048576] input\n"
+                    "  buffer out : f32[1024] output\n" +
+                    axes + "  %x = load x[" + index + "] : f32\n" + lines + "  store %y to out[row]\n}\n"));
     return tiles.grid.empty() && !tiles.body.empty();
   };
   const std::string rows = "  axis row = 1024 parallel block 1\n  axis column = 1024 reduce block 1 looped vector\n";
@@ -275,8 +263,8 @@ TEST(LiftedKernels, FoldRowsOnACpu) {
 
 TEST(LiftedKernels, FoldRowsOfElementsAndOfParts) {
   const auto kernel = [](const std::string& axis, const std::string& fold) {
-    return as_tiles(
-               group_of(
+    return triton_tiles(
+               parse_group(
                    "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[65536] input\n"
                    "  buffer out : f32[64] output\n  axis row = 64 parallel block 1\n  axis column = 1024 reduce " +
                    axis + "\n  %x = load x[1024*row + column] : f32\n" + fold + "  store %y to out[row]\n}\n"))
@@ -298,14 +286,14 @@ TEST(LiftedKernels, FoldRowsOfElementsAndOfParts) {
 // Rows of a number that is the same for all their points, or of no points.
 TEST(LiftedKernels, FoldWhatDoesNotVaryAndWhatIsNotThere) {
   const auto results = [](int columns, const std::string& block, const std::string& fold) {
-    const LoweredGroup group = group_of(
+    const GroupText group = parse_group(
         "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[4] input\n  buffer out : f32[4] output\n"
         "  axis row = 4 parallel block 1\n  axis column = " +
         std::to_string(columns) + " reduce " + block + "\n  %x = load x[row] : f32\n  %y = reduce " + fold +
         "(%x) : f32\n  store %y to out[row]\n}\n");
     tile::Memory memory;
     memory["x"].reals = {1, -2, 3, 0.5};
-    return tile::interpret(as_tiles(group).program, memory).at("out").reals;
+    return tile::interpret(triton_tiles(group).program, memory).at("out").reals;
   };
   using Reals = std::vector<double>;
   for (const std::string block : {"block 16", "block 4 looped"}) {
@@ -323,8 +311,8 @@ TEST(LiftedKernels, FoldWhatDoesNotVaryAndWhatIsNotThere) {
 // A running mean, beside rows that are walked twice.
 TEST(LiftedKernels, MayWriteWhereTheyReadOutsideOfLoops) {
   const tile::Program program =
-      as_tiles(
-          group_of(
+      triton_tiles(
+          parse_group(
               "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[65536] input\n"
               "  buffer before : f32[64] input\n  buffer after : f32[64] output\n  buffer y : f32[65536] output\n"
               "  axis row = 64 parallel block 1\n  axis column = 1024 reduce block 256 looped\n"
@@ -341,12 +329,12 @@ TEST(LiftedKernels, MayWriteWhereTheyReadOutsideOfLoops) {
 // Every iteration is done with an element when it stores the same place; a neighbour's is another one's.
 TEST(LiftedKernels, MayWriteWhereTheyReadInLoopsOfACpu) {
   const auto program = [](const std::string& read) {
-    const kernel_ir::Kernel kernel = kernel_ir::parse_kernel(
+    const GroupText group = parse_group(
         "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[4097] input\n  buffer y : f32[4096] "
         "output\n"
         "  axis row = 64 parallel block 1\n  axis column = 64 parallel block 1 vector\n  %x = load x[" +
         read + "] : f32\n  %e = exp(%x) : f32\n  store %e to y[64*row + column]\n}\n");
-    return cpu::tiles_of(kernel);
+    return cpu_tiles(group);
   };
   const tile::Program same = program("64*row + column"), next = program("64*row + column + 1");
   EXPECT_TRUE(reads_what_it_writes(same, 0, 1));
@@ -358,28 +346,47 @@ TEST(LiftedKernels, MayWriteWhereTheyReadInLoopsOfACpu) {
 
 TEST(LiftedKernels, FollowProductsWithoutSteps) {
   const auto kernel = [](const std::string& lines) {
-    return kernel_ir::parse_kernel(
+    return parse_group(
         "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[64] input\n"
         "  buffer places : i64[64] input\n  buffer out : f32[64] output\n  axis element = 64 parallel block 64\n" +
         lines + "}\n");
   };
-  const kernel_ir::Kernel steps = kernel(
+  const GroupText steps = kernel(
       "  %x = load x[element] : f32\n  %y = round(%x) : f32\n"
       "  store %y to out[element]\n");
-  EXPECT_FALSE(can_follow_product(steps));
-  const kernel_ir::Kernel bytes = kernel(
+  EXPECT_FALSE(can_follow_product(steps.group.kernel));
+  const GroupText bytes = kernel(
       "  %x = load x[element] : f32\n  %c = cast(%x) : f8e5m2\n  %y = cast(%c) : f32\n"
       "  store %y to out[element]\n");
-  EXPECT_FALSE(can_follow_product(bytes));
+  EXPECT_FALSE(can_follow_product(bytes.group.kernel));
+}
+
+// Rows as long as registers allow: what is only added at the end would take the place of what is kept.
+TEST(LiftedKernels, TightRegistersPutOffLoadsThatNoFoldNeeds) {
+  const auto loads_first = [](const std::string& length, const std::string& block) {
+    const plan::ScheduledTiles tiles = triton_tiles(
+        parse_group("kernel k {\n  doc \"\"\n  launch warps 32 stages 1\n  buffer x : f32[1048576] input\n"
+                    "  buffer residual : bf16[1048576] input\n  buffer out : f32[1048576] output\n"
+                    "  axis row = 8 parallel block 1\n  axis column = " +
+                    length + " reduce block " + block + "\n  %r = load residual[" + length +
+                    "*row + column] : bf16\n  %x = load x[" + length +
+                    "*row + column] : f32\n  %m = reduce max(%x) : f32\n  %d = sub(%x, %m) : f32\n"
+                    "  %e = exp(%d) : f32\n  %s = reduce sum(%e) : f32\n  %q = div(%e, %s) : f32\n"
+                    "  %w = cast(%r) : f32\n  %y = add(%q, %w) : f32\n  store %y to out[" +
+                    length + "*row + column]\n}\n"));
+    return tiles.source->schedule.loads_first;
+  };
+  EXPECT_TRUE(loads_first("1000", "1024"));
+  EXPECT_FALSE(loads_first("32000", "32768"));
 }
 
 // Every point scatters, also where neither the place nor the value depends on one of the axes.
 TEST(LiftedKernels, ScatterFromEveryPoint) {
   const auto program = [](const std::string& lines) {
-    return as_tiles(group_of("kernel k {\n  doc \"\"\n  launch warps 1 stages 1\n  buffer x : f32[70] input\n"
-                             "  buffer places : i64[70] input\n  buffer out : f32[9] output\n"
-                             "  axis row = 70 parallel block 32\n  axis column = 3 parallel block 4\n" +
-                             lines + "}\n"))
+    return triton_tiles(parse_group("kernel k {\n  doc \"\"\n  launch warps 1 stages 1\n  buffer x : f32[70] input\n"
+                                    "  buffer places : i64[70] input\n  buffer out : f32[9] output\n"
+                                    "  axis row = 70 parallel block 32\n  axis column = 3 parallel block 4\n" +
+                                    lines + "}\n"))
         .program;
   };
   const auto result = [](const tile::Program& program) {

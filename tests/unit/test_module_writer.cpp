@@ -1,5 +1,5 @@
 // Golden tests: each file of tests/golden/module has sections parted by lines of dashes: the problem's source, the
-// graph, the program's kernels (in KernelIR, printed as tile programs) and steps (empty: every node is a library call),
+// graph, the program's kernels (group_text.hpp) and steps (empty: every node is a library call),
 // and the module that is written.
 // KW_UPDATE_GOLDEN=1 rewrites the last. tests/python/test_module_golden.py runs those modules.
 #include <gtest/gtest.h>
@@ -8,13 +8,12 @@
 #include <filesystem>
 #include <sstream>
 
-#include "emit/kernel_text.hpp"
 #include "emit/module_writer.hpp"
 #include "emit/program_steps.hpp"
 #include "emit/python_text.hpp"
 #include "emit/scratch_memory.hpp"
+#include "group_text.hpp"
 #include "ir/text.hpp"
-#include "scheduled_text.hpp"
 #include "support/text.hpp"
 
 using namespace kw;
@@ -77,12 +76,7 @@ Program read_program(const std::string& text, const Graph& graph) {
     } else {
       kernel_text += line + "\n";
       if (line == "}") {
-        plan::LoweredGroup group;
-        group.kernel = kernel_ir::parse_kernel(kernel_text);
-        kernel_ir::check_kernel(group.kernel);
-        for (size_t buffer = 0; buffer < group.kernel.buffers.size(); ++buffer)
-          group.buffers.push_back(static_cast<int>(buffer));
-        plan::ScheduledTiles tiles = plan::as_tiles(std::move(group));
+        plan::ScheduledTiles tiles = triton_tiles(parse_group(kernel_text));
         program.tiles.push_back(std::move(tiles.program));
         buffers.push_back(std::move(tiles.buffers));
         kernel_text.clear();

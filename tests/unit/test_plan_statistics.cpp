@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "emit/kernel_text.hpp"
 #include "ir/text.hpp"
 #include "passes/pipeline.hpp"
 #include "plan/join_products.hpp"

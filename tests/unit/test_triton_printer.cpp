@@ -1,14 +1,13 @@
-// Golden tests: each file of tests/golden/triton holds a kernel's text in KernelIR, a line of dashes, and the Python
-// module that the Triton printer makes of it as a tile program. KW_UPDATE_GOLDEN=1 rewrites the second half.
+// Golden tests: each file of tests/golden/triton holds a group's text (group_text.hpp), a line of dashes, and the
+// Python module that the Triton printer makes of it as a tile program. KW_UPDATE_GOLDEN=1 rewrites the second half.
 // tests/python/test_triton_golden.py runs and compiles those modules.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 
-#include "emit/kernel_text.hpp"
 #include "emit/target_printer.hpp"
-#include "scheduled_text.hpp"
+#include "group_text.hpp"
 #include "support/text.hpp"
 
 using namespace kw;
@@ -17,15 +16,10 @@ namespace {
 
 const std::string kSeparator = "----\n";
 
-std::string module_of(kernel_ir::Kernel kernel) {
-  plan::LoweredGroup group;
+std::string module_of(GroupText group) {
   std::vector<std::string> names;
-  for (const kernel_ir::Buffer& buffer : kernel.buffers) {
-    group.buffers.push_back(static_cast<int>(names.size()));
-    names.push_back(buffer.name);
-  }
-  group.kernel = std::move(kernel);
-  plan::ScheduledTiles tiles = plan::as_tiles(std::move(group));
+  for (const kernel_ir::Buffer& buffer : group.group.kernel.buffers) names.push_back(buffer.name);
+  plan::ScheduledTiles tiles = triton_tiles(std::move(group));
   Program program;
   TileStep step;
   for (const int tensor : tiles.buffers) step.tensors.push_back(names[tensor]);
@@ -59,9 +53,7 @@ TEST_P(TritonGolden, PrintsTheExpectedSource) {
   const std::string content = read_file(GetParam());
   const size_t separator = content.find(kSeparator);
   const std::string input = content.substr(0, separator);
-  kernel_ir::Kernel kernel = kernel_ir::parse_kernel(input);
-  kernel_ir::check_kernel(kernel);
-  const std::string actual = module_of(std::move(kernel));
+  const std::string actual = module_of(parse_group(input));
   if (std::getenv("KW_UPDATE_GOLDEN")) {
     write_file_atomically(GetParam(), input + kSeparator + actual);
     return;

@@ -9,7 +9,7 @@
 
 namespace kw::cpu {
 
-using namespace kw::kernel_ir;
+using kernel::ScalarOp;
 using namespace precedence;
 
 namespace {
@@ -73,9 +73,9 @@ Text helper_call(const std::string& name, const std::vector<Text>& operands, DTy
 
 std::string one_of(DType dtype) { return dtype == DType::f64 ? "1.0" : "1.0f"; }
 
-Text arithmetic(const Expr& expr, const std::vector<Text>& a, DType dtype, HelperSet& helpers) {
+Text arithmetic(ScalarOp op, const std::vector<Text>& a, DType dtype, HelperSet& helpers) {
   const bool floating = is_floating(dtype), boolean = dtype == DType::b1;
-  switch (expr.op) {
+  switch (op) {
     case ScalarOp::kAdd:
       return boolean ? binary(a[0], "||", a[1], kOr) : narrowed(binary(a[0], "+", a[1], kAdd), dtype);
     case ScalarOp::kSub: return narrowed(binary(a[0], "-", a[1], kAdd), dtype);
@@ -110,9 +110,9 @@ Text arithmetic(const Expr& expr, const std::vector<Text>& a, DType dtype, Helpe
   KW_ASSERT(false, "not arithmetic");
 }
 
-Text rounding_or_math(const Expr& expr, const std::vector<Text>& a, DType dtype, HelperSet& helpers) {
+Text rounding_or_math(ScalarOp op, const std::vector<Text>& a, DType dtype, HelperSet& helpers) {
   const bool floating = is_floating(dtype);
-  switch (expr.op) {
+  switch (op) {
     case ScalarOp::kFloor: return floating ? call("std::floor", a) : a[0];
     case ScalarOp::kCeil: return floating ? call("std::ceil", a) : a[0];
     case ScalarOp::kTrunc: return floating ? call("std::trunc", a) : a[0];
@@ -144,7 +144,7 @@ Text rounding_or_math(const Expr& expr, const std::vector<Text>& a, DType dtype,
     case ScalarOp::kLogAddExp: return helper_call("log_add_exp", a, dtype, helpers);
     case ScalarOp::kPow:
       return floating ? math_call("pow", a, dtype, helpers) : helper_call("integer_power", a, dtype, helpers);
-    default: return arithmetic(expr, a, dtype, helpers);
+    default: return arithmetic(op, a, dtype, helpers);
   }
 }
 
@@ -157,9 +157,9 @@ Text relation(const std::vector<Text>& a, const std::string& symbol, int level) 
 }
 
 // Comparison, logic and bits; `dtype` is that of the operands.
-Text logical(const Expr& expr, const std::vector<Text>& a, DType dtype, HelperSet& helpers) {
+Text logical(ScalarOp op, const std::vector<Text>& a, DType dtype, HelperSet& helpers) {
   const auto boolean = [&](size_t i) { return as_boolean(a[i], dtype, helpers); };
-  switch (expr.op) {
+  switch (op) {
     case ScalarOp::kEqual: return relation(a, "==", kEquality);
     case ScalarOp::kNotEqual: return relation(a, "!=", kEquality);
     case ScalarOp::kLess: return relation(a, "<", kRelation);
@@ -224,11 +224,11 @@ Text literal(double value, DType dtype, HelperSet& helpers) {
   return {text, text[0] == '-' ? kUnary : kPrimary};
 }
 
-Text constant_text(const Expr& expr, HelperSet& helpers) {
-  if (is_floating(expr.dtype)) return literal(expr.number, expr.dtype, helpers);
-  if (expr.dtype == DType::b1) return {expr.integer != 0 || expr.number != 0.0 ? "true" : "false", kPrimary};
-  if (expr.integer == INT64_MIN) return {"INT64_MIN", kPrimary};
-  return {std::to_string(expr.integer), expr.integer < 0 ? kUnary : kPrimary};
+Text constant_text(DType dtype, double number, int64_t integer, HelperSet& helpers) {
+  if (is_floating(dtype)) return literal(number, dtype, helpers);
+  if (dtype == DType::b1) return {integer != 0 || number != 0.0 ? "true" : "false", kPrimary};
+  if (integer == INT64_MIN) return {"INT64_MIN", kPrimary};
+  return {std::to_string(integer), integer < 0 ? kUnary : kPrimary};
 }
 
 Text cast_text(const Text& value, DType from, DType to, HelperSet& helpers) {
@@ -249,13 +249,14 @@ Text cast_text(const Text& value, DType from, DType to, HelperSet& helpers) {
   return {"static_cast<" + value_type(to) + ">(" + value.text + ")", kPrimary};
 }
 
-Text op_text(const Expr& expr, const std::vector<Text>& operands, const std::vector<DType>& types, HelperSet& helpers) {
-  if (expr.op == ScalarOp::kCast) return cast_text(operands[0], types[0], expr.dtype, helpers);
-  if (expr.op == ScalarOp::kBounded) {
+Text op_text(ScalarOp op, DType dtype, const std::vector<Text>& operands, const std::vector<DType>& types,
+             HelperSet& helpers) {
+  if (op == ScalarOp::kCast) return cast_text(operands[0], types[0], dtype, helpers);
+  if (op == ScalarOp::kBounded) {
     helpers.insert("bounded");
     return call("bounded", {operands[0], operands[1], {"refused", kPrimary}});
   }
-  if (expr.op == ScalarOp::kSelect)
+  if (op == ScalarOp::kSelect)
     return {within(operands[0], kOr) + " ? " + within(operands[1], kOr) + " : " + within(operands[2], kOr), kChoice};
 
   std::vector<Text> values = operands;
@@ -265,9 +266,9 @@ Text op_text(const Expr& expr, const std::vector<Text>& operands, const std::vec
       values[i] = cast_text(values[i], types[i], DType::f32, helpers);
       computed = DType::f32;
     }
-  if (is_logical(expr.op)) return logical(expr, values, computed, helpers);
-  const DType result = is_narrow_float(expr.dtype) ? DType::f32 : expr.dtype;
-  return cast_text(rounding_or_math(expr, values, result, helpers), result, expr.dtype, helpers);
+  if (is_logical(op)) return logical(op, values, computed, helpers);
+  const DType result = is_narrow_float(dtype) ? DType::f32 : dtype;
+  return cast_text(rounding_or_math(op, values, result, helpers), result, dtype, helpers);
 }
 
 }  // namespace kw::cpu

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "emit/cpu/helper_sections.hpp"
-#include "emit/kernel_ir.hpp"
+#include "ir/types.hpp"
+#include "kernel/operations.hpp"
 
 namespace kw::cpu {
 
@@ -27,11 +28,13 @@ std::string within(const Text& text, int least);
 std::string storage_type(DType dtype);  // of a buffer's elements: 16-bit floats are uint16_t, booleans uint8_t
 std::string value_type(DType dtype);    // of a local variable: booleans are bool
 
-Text constant_text(const kernel_ir::Expr& expr, HelperSet& helpers);
+// `number` where the type is floating, else `integer`.
+Text constant_text(DType dtype, double number, int64_t integer, HelperSet& helpers);
 Text literal(double value, DType dtype, HelperSet& helpers);
 
-// An operation on operands already spelled; adds the helpers that it calls. `types` are the operands' dtypes.
-Text op_text(const kernel_ir::Expr& expr, const std::vector<Text>& operands, const std::vector<DType>& types,
+// An operation whose result is of `dtype`, on operands already spelled; adds the helpers that it calls. `types` are the
+// operands' dtypes.
+Text op_text(kernel::ScalarOp op, DType dtype, const std::vector<Text>& operands, const std::vector<DType>& types,
              HelperSet& helpers);
 
 // value, of dtype `from`, as dtype `to`.

@@ -145,11 +145,9 @@ std::string TileAccesses::condition(const Instruction& one) const {
 
 // As a number of the type, in what holds it.
 Text TileAccesses::otherwise(const Instruction& one, DType dtype, DType held) const {
-  kernel_ir::Expr expr;
-  expr.dtype = held;
-  if (kernel::is_real(dtype)) expr.number = kernel::round_to(dtype, one.access.otherwise);
-  else expr.integer = static_cast<int64_t>(one.access.otherwise);
-  return constant_text(expr, at_.text.helpers());
+  const double number = one.access.otherwise;
+  if (kernel::is_real(dtype)) return constant_text(held, kernel::round_to(dtype, number), 0, at_.text.helpers());
+  return constant_text(held, 0.0, static_cast<int64_t>(number), at_.text.helpers());
 }
 
 Text TileAccesses::load(const Instruction& load) {

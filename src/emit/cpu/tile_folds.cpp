@@ -58,11 +58,7 @@ std::string open_part(const TileContext& at, Value value, int64_t& elements) {
 Text identity_text(const TileContext& at, ReduceOp reduce, Value value) {
   const DType dtype = at.text.held(value);
   const kernel::Number number = kernel::identity(reduce, dtype);
-  kernel_ir::Expr expr;
-  expr.dtype = dtype;
-  expr.number = number.real;
-  expr.integer = number.whole;
-  return constant_text(expr, at.text.helpers());
+  return constant_text(dtype, number.real, number.whole, at.text.helpers());
 }
 
 void begin_fold(TileContext& at, const LoopStep& loop, const Instruction& fold, bool shared) {

@@ -166,11 +166,8 @@ Text TileText::element(Value value, const LanePositions& positions) const {
 
 Text TileText::constant(const tile::Instruction& constant) const {
   const DType dtype = type(constant.results[0]).dtype;
-  kernel_ir::Expr expr;
-  expr.dtype = held(constant.results[0]);
-  expr.number = kernel::is_real(dtype) ? kernel::round_to(dtype, constant.number) : 0.0;
-  expr.integer = constant.integer;
-  return constant_text(expr, helpers_);
+  const double number = kernel::is_real(dtype) ? kernel::round_to(dtype, constant.number) : 0.0;
+  return constant_text(held(constant.results[0]), number, constant.integer, helpers_);
 }
 
 // --- Operations ---
@@ -195,11 +192,7 @@ Text TileText::operation(const tile::Instruction& one, const std::vector<Text>& 
     held.push_back(this->held(operand));
   }
   if (!place(result).packed) return operation(one.op, type(result).dtype, operands, types, held);
-  kernel_ir::Expr expr;  // a choice, or a cast
-  expr.kind = kernel_ir::ExprKind::kOp;
-  expr.op = one.op;
-  expr.dtype = type(result).dtype;
-  return op_text(expr, operands, held, helpers_);
+  return op_text(one.op, type(result).dtype, operands, held, helpers_);  // a choice, or a cast
 }
 
 Text TileText::operation(ScalarOp op, DType dtype, const std::vector<Text>& operands, const std::vector<DType>& types,
@@ -208,11 +201,7 @@ Text TileText::operation(ScalarOp op, DType dtype, const std::vector<Text>& oper
     helpers_.insert("round_to_tf32");
     return {"round_to_tf32(" + operands[0].text + ")", kPrimary};
   }
-  kernel_ir::Expr expr;
-  expr.kind = kernel_ir::ExprKind::kOp;
-  expr.op = op;
-  expr.dtype = is_narrow_float(dtype) ? DType::f32 : dtype;
-  const Text result = op_text(expr, operands, held, helpers_);
+  const Text result = op_text(op, is_narrow_float(dtype) ? DType::f32 : dtype, operands, held, helpers_);
   const bool same = op == ScalarOp::kCast && types[0] == dtype;
   return is_exact(op) || same ? result : rounded(result, dtype);
 }

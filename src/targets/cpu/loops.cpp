@@ -1,4 +1,4 @@
-// Pointwise groups, part by part (emit/cpu/parts.hpp), and reductions: every part is loops over its axes. Threads share
+// Pointwise groups, part by part (parts.hpp), and reductions: every part is loops over its axes. Threads share
 // the outer ones, SIMD runs along the one that suits the accesses; transposed operands are walked in square tiles, and
 // what is folded, which is a tile, as often as its folds wait for each other: row by row, or a block of columns at
 // once.
@@ -6,12 +6,12 @@
 #include <map>
 #include <set>
 
-#include "emit/cpu/parts.hpp"
 #include "lower/pipeline.hpp"
 #include "plan/axes.hpp"
 #include "plan/lift.hpp"
 #include "plan/scheduled_draft.hpp"
 #include "support/error.hpp"
+#include "targets/cpu/parts.hpp"
 #include "targets/cpu/schedulers.hpp"
 
 namespace kw::cpu {
@@ -43,7 +43,8 @@ bool chooses(const Kernel& kernel, const LoopNest& nest) {
   return false;
 }
 
-// Sums and products of floats run in double: one rounding in the end, whatever the length.
+// Sums and products of floats run in double: one rounding in the end, whatever the length. Windows have few elements
+// each, which PyTorch adds up in their own precision too.
 Kernel with_wide_sums(const Kernel& kernel) {
   Kernel wide = kernel;
   wide.exprs.clear();
@@ -68,12 +69,11 @@ Kernel with_wide_sums(const Kernel& kernel) {
     if (widens) {
       expr.operands[0] = cast(expr.operands[0], DType::f64, "");
       expr.dtype = DType::f64;
-      expr.name = "wide_" + (old.name.empty() ? kernel_ir::noun_for(old, kernel) : old.name);
+      expr.name = "wide_" + (old.name.empty() ? noun_for(old, kernel) : old.name);
     }
     wide.exprs.push_back(std::move(expr));
     moved.push_back(static_cast<ExprId>(wide.exprs.size()) - 1);
-    if (widens)
-      moved.back() = cast(moved.back(), old.dtype, old.name.empty() ? kernel_ir::noun_for(old, kernel) : old.name);
+    if (widens) moved.back() = cast(moved.back(), old.dtype, old.name.empty() ? noun_for(old, kernel) : old.name);
   }
   for (kernel_ir::Store& store : wide.stores) store.value = moved[store.value];
   return wide;
@@ -114,7 +114,8 @@ class PartsDraft {
   }
 
   void add(const Part& part) {
-    const Kernel kernel = part.simplified.short_folds ? part.simplified.kernel : with_wide_sums(part.simplified.kernel);
+    const Kernel kernel = part.simplified.hints.folds_inside ? part.simplified.kernel
+                                                             : with_wide_sums(part.simplified.kernel);
     std::vector<kernel::Symbol> folded;
     std::vector<kernel::Index> axes(kernel.axes.size(), kernel::Index(0));
     for (const int axis : loops_of(part)) {
@@ -132,9 +133,7 @@ class PartsDraft {
     Lift lift(draft_.build, kernel, std::move(axes), {}, place, std::move(folded));
     uses_.assign(kernel.exprs.size(), 0);
     for (const kernel_ir::Store& store : kernel.stores) name_all(kernel, lift, store.value);
-    for (const bool last : {false, true})
-      for (const kernel_ir::Store& store : kernel.stores)
-        if (store.last == last) lift.store(store);
+    for (const kernel_ir::Store& store : kernel.stores) lift.store(store);
     if (scatters(kernel)) share_places(part);
   }
 
@@ -239,7 +238,7 @@ class PartsDraft {
     if (now.name.empty() && now.kind != kernel::ExprKind::kConstant && now.kind != kernel::ExprKind::kIndex)
       draft_.named(!expr.name.empty()         ? expr.name
                    : kernel_ir::is_load(expr) ? kernel.buffers[expr.access.buffer].name + "_value"
-                                              : kernel_ir::noun_for(expr, kernel),
+                                              : noun_for(expr, kernel),
                    lifted);
   }
 
@@ -274,9 +273,14 @@ void refuse_long_rows(const Kernel& kernel, const Part& part) {
 
 }  // namespace
 
-ScheduledTiles as_tiles(LoweredGroup group) {
-  if (!group.windowed) name_axes(group.kernel);
-  const std::vector<Part> parts = parts_of(group.kernel);
+ScheduledTiles as_tiles(LoweredGroup group, LoopHints hints) {
+  if (!group.windowed) {
+    const size_t before = group.kernel.axes.size();
+    name_axes(group.kernel);
+    // An axis of one point may stand before the others.
+    if (hints.contiguous_axis >= 0) hints.contiguous_axis += static_cast<int>(group.kernel.axes.size() - before);
+  }
+  const std::vector<Part> parts = parts_of(group.kernel, hints);
   for (const Part& part : parts) refuse_long_rows(group.kernel, part);
   return PartsDraft(std::move(group)).run(parts);
 }

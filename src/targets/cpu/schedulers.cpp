@@ -1,11 +1,10 @@
-// A CPU kernel keeps its ordered, merged axes. What the parameters (kernel_ir::LoopChoices, by name) do not say of
-// loops, threads and SIMD, emit/cpu/loop_nest chooses from the accesses.
+// A CPU kernel keeps its ordered, merged axes. What the parameters (LoopChoices, by name) do not say of loops, threads
+// and SIMD, loop_nest chooses from the accesses.
 #include <algorithm>
 
-#include "emit/cpu/parts.hpp"
-#include "emit/kernel_names.hpp"
 #include "plan/axes.hpp"
 #include "plan/group_kinds.hpp"
+#include "targets/cpu/parts.hpp"
 #include "targets/cpu/schedulers.hpp"
 
 namespace kw::cpu {
@@ -20,7 +19,7 @@ const ParameterTable& loop_choices() {
   static const ParameterTable table = [] {
     std::vector<ParameterSpec> specs;
     for (const cpu::ChoiceLimits& limits : cpu::choice_limits())
-      for (const auto& [choice, name] : kernel_ir::kLoopChoiceNames)
+      for (const auto& [choice, name] : kLoopChoiceNames)
         if (choice == limits.choice)
           specs.push_back({.name = name,
                            .least = 0,
@@ -33,31 +32,32 @@ const ParameterTable& loop_choices() {
   return table;
 }
 
-// The kernel with its axes in order, and its choices.
-LoweredGroup prepared(LoweredGroup group, const Parameters& parameters) {
-  for (const auto& [choice, name] : kernel_ir::kLoopChoiceNames)
-    group.kernel.loops.*choice = loop_choices().read(parameters, name);
-  if (kernel_ir::scatters(group.kernel)) put_meeting_axes_last(group.kernel);
-  order_by_stride(group.kernel);
-  coalesce(group.kernel);
-  for (auto& axis : group.kernel.axes) {
-    axis.block = 1;
-    axis.looped = kernel_ir::is_serial(axis);
-  }
+struct Prepared {
+  LoweredGroup group;  // its axes in order
+  LoopHints hints;
+};
+
+Prepared prepared(LoweredGroup group, const Parameters& parameters) {
+  Prepared made{std::move(group), {}};
+  for (const auto& [choice, name] : kLoopChoiceNames)
+    made.hints.choices.*choice = loop_choices().read(parameters, name);
+  Kernel& kernel = made.group.kernel;
+  if (kernel_ir::scatters(kernel)) put_meeting_axes_last(kernel);
+  order_by_stride(kernel);
+  coalesce(kernel);
   // The SIMD loop runs along the axis on which most traffic is contiguous.
-  for (const auto& one : traffic_of(group.kernel)) {
-    for (int axis = static_cast<int>(group.kernel.axes.size()); axis-- > 0;)
+  for (const auto& one : traffic_of(kernel))
+    for (int axis = static_cast<int>(kernel.axes.size()); axis-- > 0;)
       if (stride_along(*one.access, axis) == 1) {
-        group.kernel.axes[axis].vector = true;
-        return group;
+        made.hints.contiguous_axis = axis;
+        return made;
       }
-  }
-  return group;
+  return made;
 }
 
-ScheduledGroup scheduled(LoweredGroup group) {
+ScheduledGroup scheduled(Prepared made) {
   ScheduledGroup result;
-  result.tiles.push_back(as_tiles(std::move(group)));
+  result.tiles.push_back(as_tiles(std::move(made.group), made.hints));
   return result;
 }
 
@@ -67,9 +67,10 @@ ScheduledGroup lower_elements(LoweredGroup group, const Parameters& parameters, 
 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription&) {
   std::vector<ParameterRange> ranges;
-  for (int64_t kernel_ir::LoopChoices::* made : cpu::choices_of(prepared(group, {}).kernel))
-    for (const auto& [choice, name] : kernel_ir::kLoopChoiceNames)
-      if (choice == made) ranges.push_back(loop_choices().range(name));
+  const Prepared made = prepared(group, {});
+  for (int64_t LoopChoices::* one : cpu::choices_of(made.group.kernel, made.hints))
+    for (const auto& [choice, name] : kLoopChoiceNames)
+      if (choice == one) ranges.push_back(loop_choices().range(name));
   return ranges;
 }
 
@@ -88,6 +89,8 @@ std::vector<ParameterRange> space_of_scans(const LoweredGroup& group, const Devi
 ScheduledGroup lower_scans(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   return scheduled(prepared(facing_forwards(std::move(group)), parameters));
 }
+
+bool is_folded(const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce; }
 
 bool starts_anywhere(const Kernel& kernel) {
   const int inner = parallel_axes(kernel) - 1, last = static_cast<int>(kernel.axes.size()) - 1;
@@ -119,17 +122,18 @@ std::vector<ParameterRange> space_of_windows(const LoweredGroup& group, const De
   if (std::any_of(group.kernel.axes.begin(), group.kernel.axes.end(),
                   [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce && axis.extent >= 8; })) {
     ranges.push_back(choices_of_windows().range("across"));  // shorter windows are never what the SIMD loop runs along
-    ranges.back().unsaid = runs_across(prepared(group, {}).kernel) ? 1 : 0;
+    ranges.back().unsaid = runs_across(prepared(group, {}).group.kernel) ? 1 : 0;
   }
   return ranges;
 }
 
 ScheduledGroup lower_windows(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
-  group = prepared(std::move(group), parameters);
-  const bool across = parameters.contains("across") ? parameters.at("across") != 0 : runs_across(group.kernel);
-  for (auto& axis : group.kernel.axes) axis.unrolled = across && axis.kind == AxisKind::kReduce;
-  name_windows(group.kernel);
-  return scheduled(std::move(group));
+  Prepared made = prepared(std::move(group), parameters);
+  Kernel& kernel = made.group.kernel;
+  const bool across = parameters.contains("across") ? parameters.at("across") != 0 : runs_across(kernel);
+  made.hints.folds_inside = across && std::any_of(kernel.axes.begin(), kernel.axes.end(), is_folded);
+  name_windows(kernel);
+  return scheduled(std::move(made));
 }
 
 const ParameterTable& no_choices() {
@@ -141,18 +145,16 @@ std::vector<ParameterRange> space_of_bags(const LoweredGroup&, const DeviceDescr
 
 // The SIMD loop runs along the columns; were it to run along the bags, none could end before the longest axis does.
 ScheduledGroup lower_bags(LoweredGroup group, const Parameters&, const DeviceDescription&) {
-  Kernel& kernel = group.kernel;
+  Prepared made{std::move(group), {}};
+  Kernel& kernel = made.group.kernel;
   order_by_stride(kernel);
-  const int inner = parallel_axes(kernel) - 1;
-  for (auto& axis : kernel.axes) {
-    const bool serial = axis.kind == AxisKind::kReduce;
-    axis.block = 1;
-    axis.looped = serial;
-    axis.vector = serial && inner == 0;
-    axis.unrolled = serial && inner > 0;
+  const int inner = parallel_axes(kernel) - 1, entries = static_cast<int>(kernel.axes.size()) - 1;
+  if (kernel.axes.back().kind == AxisKind::kReduce) {
+    made.hints.folds_inside = inner > 0;
+    if (inner == 0) made.hints.contiguous_axis = entries;
   }
   name_bags(kernel);
-  return scheduled(std::move(group));
+  return scheduled(std::move(made));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plan/scheduler.hpp"
+#include "targets/cpu/loop_hints.hpp"
 
 namespace kw::cpu {
 
@@ -9,6 +10,6 @@ const std::vector<plan::Scheduler>& schedulers();
 const plan::Scheduler& attention_scheduler();
 
 // Of a kernel whose axes are in order. Throws kUser where it scans or folds more than such programs do.
-plan::ScheduledTiles as_tiles(plan::LoweredGroup group);
+plan::ScheduledTiles as_tiles(plan::LoweredGroup group, LoopHints hints);
 
 }  // namespace kw::cpu

@@ -1,4 +1,4 @@
-#include "emit/cpu/simplify.hpp"
+#include "targets/cpu/simplify.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -50,17 +50,17 @@ std::string name_of_part(const std::string& axis, size_t part, size_t parts) {
 }
 
 // Replaces axis by chain.size() − 1 axes, outermost first.
-void split_axis(Kernel& kernel, int axis, const std::vector<int64_t>& chain) {
+void split_axis(Kernel& kernel, LoopHints& hints, int axis, const std::vector<int64_t>& chain) {
   const size_t parts = chain.size() - 1;
   const int shift = static_cast<int>(parts) - 1;
+  if (hints.contiguous_axis == axis) hints.contiguous_axis = -1;
+  if (hints.contiguous_axis > axis) hints.contiguous_axis += shift;
   const Axis whole = kernel.axes[axis];
   std::vector<Axis> replacement;
   for (size_t part = 0; part < parts; ++part) {
     Axis piece = whole;
     piece.name = name_of_part(whole.name, part, parts);
     piece.extent = chain[parts - part] / chain[parts - part - 1];
-    piece.block = 1;
-    piece.vector = false;
     replacement.push_back(piece);
   }
   for_each_index(kernel, [&](Index& index) {
@@ -84,11 +84,11 @@ void split_axis(Kernel& kernel, int axis, const std::vector<int64_t>& chain) {
   kernel.axes.insert(kernel.axes.begin() + axis, replacement.begin(), replacement.end());
 }
 
-void split_axes(Kernel& kernel) {
+void split_axes(Kernel& kernel, LoopHints& hints) {
   for (int axis = static_cast<int>(kernel.axes.size()) - 1; axis >= 0; --axis) {
     if (kernel.axes[axis].extent <= 1 || kernel.axes[axis].kind == AxisKind::kScan) continue;  // a scan walks one loop
     const std::vector<int64_t> chain = cuts_of(kernel, axis);
-    if (chain.size() > 2) split_axis(kernel, axis, chain);
+    if (chain.size() > 2) split_axis(kernel, hints, axis, chain);
   }
 }
 
@@ -106,7 +106,7 @@ int64_t plain_stride(const Index& index, int axis) {
 }
 
 // `inner` becomes the end of `outer`: outer · extent + inner. Where an index has both in that ratio they are one term.
-void join_axes(Kernel& kernel, int outer, int inner) {
+void join_axes(Kernel& kernel, LoopHints& hints, int outer, int inner) {
   const int64_t extent = kernel.axes[inner].extent;
   for_each_index(kernel, [&](Index& index) {
     const int64_t outer_stride = plain_stride(index, outer), inner_stride = plain_stride(index, inner);
@@ -130,8 +130,9 @@ void join_axes(Kernel& kernel, int outer, int inner) {
   if (axis.name.starts_with(part) && kernel.axes[inner].name == "inner_" + axis.name.substr(part.size()))
     axis.name = axis.name.substr(part.size());
   axis.extent *= extent;
-  axis.block = 1;
   kernel.axes.erase(kernel.axes.begin() + inner);
+  if (hints.contiguous_axis == inner) hints.contiguous_axis = -1;
+  if (hints.contiguous_axis > inner) --hints.contiguous_axis;
 }
 
 bool can_gather(const Kernel& kernel) {
@@ -141,7 +142,7 @@ bool can_gather(const Kernel& kernel) {
 
 // A parallel axis along which all stores are contiguous but that is short goes on along the axis that continues it in
 // memory, where there is one: gathered loads then cost less than a short loop.
-bool join_short_axis(Kernel& kernel) {
+bool join_short_axis(Kernel& kernel, LoopHints& hints) {
   const auto strides_are = [&](int axis, int64_t stride) {
     return std::all_of(kernel.stores.begin(), kernel.stores.end(),
                        [&](const Store& store) { return plain_stride(store.access.index, axis) == stride; });
@@ -156,18 +157,18 @@ bool join_short_axis(Kernel& kernel) {
     });
     for (int outer = 0; divides && outer < static_cast<int>(kernel.axes.size()); ++outer) {
       if (outer == inner || kernel.axes[outer].extent <= 1 || !strides_are(outer, extent)) continue;
-      join_axes(kernel, outer, inner);
+      join_axes(kernel, hints, outer, inner);
       return true;
     }
   }
   return false;
 }
 
-void join_short_axes(Kernel& kernel) {
+void join_short_axes(Kernel& kernel, LoopHints& hints) {
   if (kernel.stores.empty() || !can_gather(kernel) || scatters(kernel)) return;
   for (const Axis& axis : kernel.axes)
-    if (axis.kind != AxisKind::kParallel || axis.unrolled) return;
-  while (join_short_axis(kernel)) continue;
+    if (axis.kind != AxisKind::kParallel) return;
+  while (join_short_axis(kernel, hints)) continue;
 }
 
 // --- Expressions ---
@@ -196,14 +197,12 @@ bool same(const Expr& a, const Expr& b) {
 
 class Expander {
  public:
-  explicit Expander(const Kernel& source) : source_(source) {
+  Expander(const Kernel& source, const LoopHints& hints) : source_(source) {
     result_.kernel = source;
+    result_.hints = hints;
     result_.kernel.exprs.clear();
-    result_.kernel.body.clear();
     for (const Axis& axis : source.axes)
       if (axis.kind == AxisKind::kReduce) reduced_elements_ *= axis.extent;
-    result_.short_folds = std::any_of(source.axes.begin(), source.axes.end(),
-                                      [](const Axis& axis) { return axis.unrolled; });
   }
 
   Simplified run() {
@@ -291,7 +290,7 @@ class Expander {
     const bool from_f64 = dtype(x) == DType::f64;
     switch (expr.reduce) {
       case ReduceOp::kSum:
-        return reduce(sum_of(from_f64 && !result_.short_folds), expr.dtype, expr.operands, expr.name);
+        return reduce(sum_of(from_f64 && !result_.hints.folds_inside), expr.dtype, expr.operands, expr.name);
       case ReduceOp::kMax: return extreme(ReduceOp::kMax, expr.dtype, x, expr.name);
       case ReduceOp::kMin: return extreme(ReduceOp::kMin, expr.dtype, x, expr.name);
       case ReduceOp::kArgMax: return place_of(extreme(ReduceOp::kMax, dtype(x), x, ""), expr);
@@ -470,12 +469,13 @@ void drop_unit_axes(Kernel& kernel) {
   });
 }
 
-Simplified simplify(const Kernel& kernel) {
+Simplified simplify(const Kernel& kernel, const LoopHints& hints) {
   Kernel copy = kernel;
+  LoopHints moved = hints;
   drop_unit_axes(copy);
-  split_axes(copy);
-  join_short_axes(copy);
-  return Expander(copy).run();
+  split_axes(copy, moved);
+  join_short_axes(copy, moved);
+  return Expander(copy, moved).run();
 }
 
 }  // namespace kw::cpu

@@ -1,10 +1,12 @@
-#include "emit/loop_stops.hpp"
+#include "targets/cpu/loop_stops.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-namespace kw::kernel_ir {
+namespace kw::cpu {
+
+using namespace kw::kernel_ir;
 
 namespace {
 
@@ -79,20 +81,13 @@ class Search {
 
 }  // namespace
 
-ExprId stop_of(const Kernel& kernel, int axis, std::span<const ExprId> reduces) {
-  if (reduces.empty() || kernel.axes[static_cast<size_t>(axis)].kind != AxisKind::kReduce) return kNoExpr;
-  const Search search(kernel, axis);
-  std::vector<ExprId> common;
-  for (size_t at = 0; at < reduces.size(); ++at) {
-    const Expr& reduce = kernel.exprs[reduces[at]];
-    if (reduce.reduce != ReduceOp::kSum && reduce.reduce != ReduceOp::kExtendedSum && reduce.reduce != ReduceOp::kMax &&
-        reduce.reduce != ReduceOp::kMin)
-      return kNoExpr;
-    const std::vector<ExprId> own = search.of_value(reduce.operands[0], neutral_of(reduce.reduce));
-    if (at == 0) common = own;
-    std::erase_if(common, [&](ExprId one) { return std::find(own.begin(), own.end(), one) == own.end(); });
-  }
-  return common.empty() ? kNoExpr : common.front();
+bool ends_early_along(const Kernel& kernel, int axis, ExprId reduce) {
+  if (kernel.axes[axis].kind != AxisKind::kReduce) return false;
+  const Expr& fold = kernel.exprs[reduce];
+  if (fold.reduce != ReduceOp::kSum && fold.reduce != ReduceOp::kExtendedSum && fold.reduce != ReduceOp::kMax &&
+      fold.reduce != ReduceOp::kMin)
+    return false;
+  return !Search(kernel, axis).of_value(fold.operands[0], neutral_of(fold.reduce)).empty();
 }
 
-}  // namespace kw::kernel_ir
+}  // namespace kw::cpu

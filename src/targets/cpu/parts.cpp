@@ -1,8 +1,8 @@
-#include "emit/cpu/parts.hpp"
+#include "targets/cpu/parts.hpp"
 
 #include <algorithm>
 
-#include "emit/cpu/regions.hpp"
+#include "targets/cpu/regions.hpp"
 
 namespace kw::cpu {
 
@@ -17,15 +17,9 @@ Part planned(Simplified simplified) {
 
 }  // namespace
 
-std::vector<Part> parts_of(const Kernel& kernel) {
-  Simplified whole = simplify(kernel);
-  std::vector<Kernel> regions = regions_of(whole.kernel);
+std::vector<Part> parts_of(const Kernel& kernel, const LoopHints& hints) {
   std::vector<Part> parts;
-  if (regions.size() == 1) parts.push_back(planned(std::move(whole)));
-  for (Kernel& region : regions) {
-    if (regions.size() == 1) break;
-    parts.push_back(planned({std::move(region), false}));
-  }
+  for (Simplified& region : regions_of(simplify(kernel, hints))) parts.push_back(planned(std::move(region)));
   return parts;
 }
 
@@ -43,8 +37,8 @@ const std::vector<ChoiceLimits>& choice_limits() {
   return limits;
 }
 
-std::vector<int64_t LoopChoices::*> choices_of(const Kernel& kernel) {
-  const std::vector<Part> parts = parts_of(kernel);
+std::vector<int64_t LoopChoices::*> choices_of(const Kernel& kernel, const LoopHints& hints) {
+  const std::vector<Part> parts = parts_of(kernel, hints);
   const auto any = [&](auto&& holds) { return std::any_of(parts.begin(), parts.end(), holds); };
   int64_t elements = 1;
   for (const Axis& axis : kernel.axes) elements *= axis.extent;

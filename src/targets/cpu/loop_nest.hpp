@@ -25,7 +25,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "emit/cpu/simplify.hpp"
+#include "targets/cpu/simplify.hpp"
 
 namespace kw::cpu {
 

@@ -1,4 +1,5 @@
-// parse_kernel: recursive descent over the text form that kernel_text.cpp prints.
+#include "group_text.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,13 +8,25 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 
-#include "emit/kernel_names.hpp"
-#include "emit/kernel_text.hpp"
 #include "support/error.hpp"
 
-namespace kw::kernel_ir {
+namespace kw {
 namespace {
+
+using namespace kernel_ir;
+
+constexpr std::pair<std::string_view, BufferRole> kBufferRoles[] = {
+    {"input", BufferRole::kInput}, {"output", BufferRole::kOutput}, {"scratch", BufferRole::kScratch}};
+constexpr std::pair<std::string_view, AxisKind> kAxisKinds[] = {
+    {"parallel", AxisKind::kParallel}, {"reduce", AxisKind::kReduce}, {"scan", AxisKind::kScan}};
+
+// What a text says about an axis besides.
+struct AxisWords {
+  int64_t block = 1;
+  bool looped = false, vector = false, unrolled = false;
+};
 
 bool is_name_character(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
@@ -21,14 +34,20 @@ class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
 
-  Kernel run() {
+  GroupText run() {
     expect("kernel");
     kernel_.name = name();
     expect("{");
     while (!accept("}")) item();
     skip_space();
     if (at_ < text_.size()) fail("expected the end of the text");
-    return std::move(kernel_);
+    GroupText made;
+    made.schedule = schedule();
+    made.hints = hints();
+    for (size_t buffer = 0; buffer < kernel_.buffers.size(); ++buffer)
+      made.group.buffers.push_back(static_cast<ValueId>(buffer));
+    made.group.kernel = std::move(kernel_);
+    return made;
   }
 
  private:
@@ -42,24 +61,23 @@ class Parser {
     else if (keyword == "buffer") buffer();
     else if (keyword == "axis") axis();
     else if (keyword == "store") store();
-    else if (keyword == "body") kernel_.body = body();
     else fail(fmt::format("unknown item '{}'", keyword));
   }
 
   void launch() {
     expect("warps");
-    kernel_.num_warps = static_cast<int>(integer());
+    warps_ = static_cast<int>(integer());
     expect("stages");
-    kernel_.num_stages = static_cast<int>(integer());
-    if (accept("registers")) kernel_.max_registers = static_cast<int>(integer());
+    stages_ = static_cast<int>(integer());
+    if (accept("registers")) max_registers_ = static_cast<int>(integer());
   }
 
   void loops() {
     for (bool found = true; found;) {
       found = false;
-      for (const auto& [choice, name] : kLoopChoiceNames)
+      for (const auto& [choice, name] : cpu::kLoopChoiceNames)
         if (accept(name)) {
-          kernel_.loops.*choice = integer();
+          choices_.*choice = integer();
           found = true;
         }
     }
@@ -74,7 +92,7 @@ class Parser {
     buffer.elements = integer();
     expect("]");
     const std::string role = name();
-    if (auto found = find_value(kBufferRoleNames, role)) buffer.role = *found;
+    if (auto found = find_value(kBufferRoles, role)) buffer.role = *found;
     else fail(fmt::format("unknown buffer role '{}'", role));
     buffer.aligned = !accept("unaligned");
     if (!buffers_.emplace(buffer.name, kernel_.buffers.size()).second) fail("two buffers named " + buffer.name);
@@ -87,14 +105,16 @@ class Parser {
     expect("=");
     axis.extent = integer();
     const std::string kind = name();
-    if (auto found = find_value(kAxisKindNames, kind)) axis.kind = *found;
+    if (auto found = find_value(kAxisKinds, kind)) axis.kind = *found;
     else fail(fmt::format("unknown kind of axis '{}'", kind));
     expect("block");
-    axis.block = integer();
-    axis.looped = accept("looped");
+    AxisWords words;
+    words.block = integer();
+    words.looped = accept("looped");
     axis.reversed = accept("reversed");
-    axis.vector = accept("vector");
-    axis.unrolled = accept("unrolled");
+    words.vector = accept("vector");
+    words.unrolled = accept("unrolled");
+    words_.push_back(words);
     if (!axes_.emplace(axis.name, kernel_.axes.size()).second) fail("two axes named " + axis.name);
     kernel_.axes.push_back(std::move(axis));
   }
@@ -104,7 +124,6 @@ class Parser {
     store.value = reference();
     expect("to");
     store.access = access();
-    store.last = accept("last");
     kernel_.stores.push_back(std::move(store));
   }
 
@@ -180,27 +199,6 @@ class Parser {
     do out.push_back(reference());
     while (accept(","));
     expect(")");
-    return out;
-  }
-
-  std::vector<Stmt> body() {
-    std::vector<Stmt> out;
-    expect("{");
-    while (!accept("}")) {
-      Stmt statement;
-      const std::string kind = name();
-      if (auto found = find_value(kStmtKindNames, kind)) statement.kind = *found;
-      else fail(fmt::format("unknown statement '{}'", kind));
-      if (statement.kind == StmtKind::kLoop) {
-        statement.body = body();
-      } else if (statement.kind == StmtKind::kStore) {
-        statement.store = static_cast<int>(integer());
-        if (statement.store < 0 || statement.store >= static_cast<int>(kernel_.stores.size())) fail("no such store");
-      } else {
-        statement.expr = reference();
-      }
-      out.push_back(std::move(statement));
-    }
     return out;
   }
 
@@ -365,14 +363,52 @@ class Parser {
     return out;
   }
 
+  template <typename Value, size_t count>
+  static std::optional<Value> find_value(const std::pair<std::string_view, Value> (&table)[count],
+                                         std::string_view name) {
+    for (const auto& [text, value] : table)
+      if (text == name) return value;
+    return std::nullopt;
+  }
+
+  // --- What a scheduler chooses ---
+  lower::KernelSchedule schedule() const {
+    lower::KernelSchedule schedule = plan::in_single_points(kernel_, warps_);
+    bool folds = false, slides = false;
+    for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
+      const AxisWords& words = words_[axis];
+      lower::AxisSchedule& how = schedule.axes[axis];
+      folds = folds || is_serial(kernel_.axes[axis]);
+      slides = slides || words.unrolled;
+      how = words.looped ? plan::in_loop(words.block) : plan::in_blocks(kernel_.axes[axis], words.block);
+      if (words.looped) how.stages = stages_;
+      if (words.unrolled) how = {.mapping = lower::Mapping::kLoop, .width = words.block, .unrolled = true};
+    }
+    schedule.cache_hints = folds && !slides;
+    schedule.max_registers = max_registers_;
+    return schedule;
+  }
+
+  cpu::LoopHints hints() const {
+    cpu::LoopHints hints{.choices = choices_};
+    for (size_t axis = 0; axis < words_.size(); ++axis) {
+      if (words_[axis].vector) hints.contiguous_axis = static_cast<int>(axis);
+      hints.folds_inside = hints.folds_inside || words_[axis].unrolled;
+    }
+    return hints;
+  }
+
   std::string_view text_;
   size_t at_ = 0;
   Kernel kernel_;
+  std::vector<AxisWords> words_;  // [axis]
+  int warps_ = 4, stages_ = 2, max_registers_ = 0;
+  cpu::LoopChoices choices_;
   std::map<std::string, size_t> buffers_, axes_, labels_;
 };
 
 }  // namespace
 
-Kernel parse_kernel(std::string_view text) { return Parser(text).run(); }
+GroupText parse_group(std::string_view text) { return Parser(text).run(); }
 
-}  // namespace kw::kernel_ir
+}  // namespace kw

@@ -1,11 +1,11 @@
-#include "emit/cpu/regions.hpp"
+#include "targets/cpu/regions.hpp"
 
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 
-#include "emit/cpu/simplify.hpp"
+#include "targets/cpu/simplify.hpp"
 
 namespace kw::cpu {
 
@@ -325,7 +325,8 @@ bool lie_behind_each_other(const Kernel& kernel, int outer, int inner) {
   return together;
 }
 
-void merge(Kernel& kernel, int outer, int inner) {
+void merge(Simplified& region, int outer, int inner) {
+  Kernel& kernel = region.kernel;
   const auto rewrite = [&](Index& index) {
     std::erase_if(index.terms, [&](const IndexTerm& term) { return term.axis == outer; });
     for (IndexTerm& term : index.terms) term.axis -= term.axis > outer;
@@ -338,40 +339,44 @@ void merge(Kernel& kernel, int outer, int inner) {
   for (Store& store : kernel.stores) rewrite_access(store.access);
   kernel.axes[inner].name = "element";
   kernel.axes[inner].extent *= kernel.axes[outer].extent;
-  kernel.axes[inner].vector = kernel.axes[inner].vector || kernel.axes[outer].vector;
   kernel.axes.erase(kernel.axes.begin() + outer);
+  int& contiguous = region.hints.contiguous_axis;
+  if (contiguous == outer) contiguous = inner;
+  if (contiguous > outer) --contiguous;
 }
 
-void merge_axes(Kernel& kernel) {
+void merge_axes(Simplified& region) {
+  const Kernel& kernel = region.kernel;
   for (int outer = 0; outer < static_cast<int>(kernel.axes.size()); ++outer)
     for (int inner = 0; inner < static_cast<int>(kernel.axes.size()); ++inner) {
       if (outer == inner || !lie_behind_each_other(kernel, outer, inner)) continue;
-      merge(kernel, outer, inner);
-      return merge_axes(kernel);
+      merge(region, outer, inner);
+      return merge_axes(region);
     }
 }
 
 bool is_pointwise(const Kernel& kernel) {
   return std::all_of(kernel.axes.begin(), kernel.axes.end(),
-                     [](const Axis& axis) { return axis.kind == AxisKind::kParallel && !axis.unrolled; });
+                     [](const Axis& axis) { return axis.kind == AxisKind::kParallel; });
 }
 
 }  // namespace
 
-std::vector<Kernel> regions_of(const Kernel& kernel) {
+std::vector<Simplified> regions_of(const Simplified& whole) {
+  const Kernel& kernel = whole.kernel;
   int64_t points = 1;
   for (const Axis& axis : kernel.axes) points *= axis.extent;
   const Cuts cuts = is_pointwise(kernel) && !scatters(kernel) && points >= kWorthCutting
                         ? Conditions(kernel).worth_taking()
                         : Cuts{};
-  std::vector<Kernel> regions{kernel};
+  std::vector<Simplified> regions{whole};
   for (const auto& [axis, places] : cuts) {
-    std::vector<Kernel> cut;
-    for (const Kernel& region : regions) {
+    std::vector<Simplified> cut;
+    for (const Simplified& region : regions) {
       int64_t first = 0;
       const auto add_until = [&](int64_t end) {
         cut.push_back(region);
-        narrow(cut.back(), axis, first, end);
+        narrow(cut.back().kernel, axis, first, end);
         first = end;
       };
       for (int64_t place : places) add_until(place);
@@ -380,12 +385,12 @@ std::vector<Kernel> regions_of(const Kernel& kernel) {
     regions = std::move(cut);
   }
   if (regions.size() == 1) return regions;
-  for (Kernel& region : regions) {
-    region = Folder(std::move(region)).run();
-    drop_unit_axes(region);
+  for (Simplified& region : regions) {
+    region.kernel = Folder(std::move(region.kernel)).run();
+    drop_unit_axes(region.kernel);
     merge_axes(region);
   }
-  std::erase_if(regions, [](const Kernel& region) { return region.stores.empty(); });
+  std::erase_if(regions, [](const Simplified& region) { return region.kernel.stores.empty(); });
   return regions;
 }
 

@@ -5,12 +5,12 @@
 
 #include <vector>
 
-#include "emit/kernel_ir.hpp"
+#include "targets/cpu/simplify.hpp"
 
 namespace kw::cpu {
 
 // Axes, expressions and stores of the regions, in the order of memory, with the buffers of the whole; the kernel itself
 // where nothing is gained.
-std::vector<kernel_ir::Kernel> regions_of(const kernel_ir::Kernel& kernel);
+std::vector<Simplified> regions_of(const Simplified& whole);
 
 }  // namespace kw::cpu

@@ -1,9 +1,8 @@
-#include "emit/cpu/loop_nest.hpp"
+#include "targets/cpu/loop_nest.hpp"
 
 #include <algorithm>
-#include <span>
 
-#include "emit/loop_stops.hpp"
+#include "targets/cpu/loop_stops.hpp"
 
 namespace kw::cpu {
 
@@ -29,7 +28,8 @@ constexpr int kNeverShort = 1000;            // what a short axis has to make up
 
 class Planner {
  public:
-  explicit Planner(const Simplified& simplified) : kernel_(simplified.kernel), scatters_(kernel_ir::scatters(kernel_)) {
+  explicit Planner(const Simplified& simplified)
+      : kernel_(simplified.kernel), hints_(simplified.hints), scatters_(kernel_ir::scatters(kernel_)) {
     axes_ = axes_of_exprs(kernel_);
     for (size_t id = 0; id < expr_count(); ++id)
       if (kernel_.exprs[id].kind == ExprKind::kScatter) axes_[id].assign(kernel_.axes.size(), true);
@@ -93,7 +93,7 @@ class Planner {
   void choose_vector_axis() {
     std::vector<std::pair<int, int>> scores;  // and their axes
     for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
-      if (extent(axis) <= 1 || kernel_.axes[axis].unrolled || axis == scan_axis_of(kernel_) ||
+      if (extent(axis) <= 1 || (hints_.folds_inside && is_serial_axis(axis)) || axis == scan_axis_of(kernel_) ||
           (scatters_ && is_serial_axis(axis)))
         continue;
       int score = 0;
@@ -104,13 +104,13 @@ class Planner {
         score += scattered ? -1 : suitability(expr.access, axis);
       }
       for (const Store& store : kernel_.stores) score += suitability(store.access, axis);
-      if (kernel_.axes[axis].vector) score += 1;
+      if (axis == hints_.contiguous_axis) score += 1;
       if (reduces() && extent(axis) < kShort) score -= kNeverShort;
       scores.emplace_back(score, axis);
     }
     std::sort(scores.rbegin(), scores.rend());  // of equals, the inner one
     nest_.possible_vector_axes = static_cast<int>(scores.size());
-    const size_t choice = std::min<size_t>(static_cast<size_t>(kernel_.loops.along),
+    const size_t choice = std::min<size_t>(static_cast<size_t>(hints_.choices.along),
                                            scores.empty() ? 0 : scores.size() - 1);
     const int best_score = scores.empty() ? 0 : scores[choice].first;
     if (!scores.empty()) nest_.vector_axis = scores[choice].second;
@@ -171,7 +171,7 @@ class Planner {
       const auto [across, own_tile] = transposed_axis();
       if (across >= 0 && !scatters_) {
         std::erase(nest_.program_axes, across);
-        const int64_t tile = or_else(kernel_.loops.tile, own_tile);
+        const int64_t tile = or_else(hints_.choices.tile, own_tile);
         if (extent(across) > tile) nest_.blocks.push_back({across, tile});
         if (extent(vector) > tile) nest_.blocks.push_back({vector, tile});
         nest_.tiled_axis = across;
@@ -189,7 +189,7 @@ class Planner {
     const int64_t least = several_passes && elements() >= kParallelElements ? kLanes : 128;
     while (block > least && programs * (extent(vector) / block) < kEnoughPrograms)
       block = std::max(block / 2 / kLanes * kLanes, kLanes);
-    block = or_else(kernel_.loops.columns, block);
+    block = or_else(hints_.choices.columns, block);
     if (block < extent(vector)) nest_.blocks.push_back({vector, block});
   }
 
@@ -208,11 +208,11 @@ class Planner {
   }
 
   void choose_piece(int64_t programs) {
-    const int64_t piece = or_else(kernel_.loops.piece, kPiece);
+    const int64_t piece = or_else(hints_.choices.piece, kPiece);
     if (extent(nest_.vector_axis) > 2 * piece && !kernel_ir::sorts(kernel_)) nest_.piece = piece;
     if (nest_.row_axis < 0) return;
     const int64_t rows = extent(nest_.row_axis);
-    int64_t block = std::min(rows, or_else(kernel_.loops.rows, kSideBySide));
+    int64_t block = std::min(rows, or_else(hints_.choices.rows, kSideBySide));
     while (block > 1 && programs * (rows / block) < kEnoughPrograms) block /= 2;
     // Rows that divide evenly have loops of fixed length.
     for (int64_t even = block; even > block / 2; --even)
@@ -277,8 +277,8 @@ class Planner {
     const int64_t elements = this->elements();
     const bool one_loop = nest_.form == LoopForm::kPointwise && nest_.program_axes.empty() && nest_.blocks.empty();
     if (one_loop && nest_.vector_axis >= 0) programs = extent(nest_.vector_axis);
-    if (elements < or_else(kernel_.loops.share, kParallelElements)) return;
-    if (programs < kEnoughPrograms && elements >= or_else(kernel_.loops.share, kParallelReduction) &&
+    if (elements < or_else(hints_.choices.share, kParallelElements)) return;
+    if (programs < kEnoughPrograms && elements >= or_else(hints_.choices.share, kParallelReduction) &&
         can_share_reduction()) {
       nest_.threading = Threading::kReduction;
       return;
@@ -332,12 +332,13 @@ class Planner {
   bool ends_early() const {
     for (ExprId id = 0; id < static_cast<ExprId>(expr_count()); ++id)
       if (nest_.needed[id] && kernel_.exprs[id].kind == ExprKind::kReduce &&
-          stop_of(kernel_, nest_.vector_axis, std::span(&id, 1)) != kNoExpr)
+          ends_early_along(kernel_, nest_.vector_axis, id))
         return true;
     return false;
   }
 
   const Kernel& kernel_;
+  const LoopHints& hints_;
   const bool scatters_;
   std::vector<std::vector<bool>> axes_;  // [expression] the axes along which its value differs
   int last_round_ = 0;                   // rounds of folds that wait for each other

@@ -17,19 +17,20 @@
 #include <vector>
 
 #include "emit/kernel_ir.hpp"
+#include "targets/cpu/loop_hints.hpp"
 
 namespace kw::cpu {
 
 constexpr int64_t kShort = 8;  // SIMD along fewer elements than this gains nothing
 
 struct Simplified {
-  kernel_ir::Kernel kernel;  // without body
-  bool short_folds = false;  // windows: few elements each, which PyTorch adds up in their own precision too
+  kernel_ir::Kernel kernel;
+  LoopHints hints;
 };
 
 // Axes of extent 1 leave every index.
 void drop_unit_axes(kernel_ir::Kernel& kernel);
 
-Simplified simplify(const kernel_ir::Kernel& kernel);
+Simplified simplify(const kernel_ir::Kernel& kernel, const LoopHints& hints);
 
 }  // namespace kw::cpu

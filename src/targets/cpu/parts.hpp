@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "emit/cpu/loop_nest.hpp"
-#include "emit/cpu/simplify.hpp"
+#include "targets/cpu/loop_nest.hpp"
+#include "targets/cpu/simplify.hpp"
 #include "emit/kernel_ir.hpp"
 
 namespace kw::cpu {
@@ -15,12 +15,12 @@ struct Part {
 };
 
 // Of a pointwise kernel, its regions (regions.hpp).
-std::vector<Part> parts_of(const kernel_ir::Kernel& kernel);
+std::vector<Part> parts_of(const kernel_ir::Kernel& kernel, const LoopHints& hints);
 
-// Of each choice (kernel_ir.hpp): the most that it may be (the least is 0, which leaves it to the loops' plan), and the
+// Of each choice: the most that it may be (the least is 0, which leaves it to the loops' plan), and the
 // values worth trying.
 struct ChoiceLimits {
-  int64_t kernel_ir::LoopChoices::* choice;
+  int64_t LoopChoices::* choice;
   int64_t most;
   bool powers_of_two;
   std::vector<int64_t> tried;
@@ -28,6 +28,6 @@ struct ChoiceLimits {
 const std::vector<ChoiceLimits>& choice_limits();
 
 // The choices that make a difference to the kernel's loops.
-std::vector<int64_t kernel_ir::LoopChoices::*> choices_of(const kernel_ir::Kernel& kernel);
+std::vector<int64_t LoopChoices::*> choices_of(const kernel_ir::Kernel& kernel, const LoopHints& hints);
 
 }  // namespace kw::cpu
