@@ -1,4 +1,4 @@
-// Element types and tensor types shared by Graph and KernelIR.
+// Element types and tensor types shared by graphs, kernels and tile programs.
 #pragma once
 
 #include <cstdint>

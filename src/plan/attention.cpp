@@ -249,8 +249,8 @@ class AttentionLowering {
   // Does the group store each element where its product's would be?
   static bool stores_at_its_places(const LoweredGroup& group) {
     const int product = product_buffer(group);
-    return std::all_of(group.kernel.exprs.begin(), group.kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-      return !kernel_ir::is_load(expr) || expr.access.buffer != product ||
+    return std::all_of(group.kernel.exprs.begin(), group.kernel.exprs.end(), [&](const flat::Expr& expr) {
+      return !flat::is_load(expr) || expr.access.buffer != product ||
              expr.access.index == group.kernel.stores[0].access.index;
     });
   }

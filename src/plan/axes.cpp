@@ -7,12 +7,12 @@
 
 namespace kw::plan {
 
-using kernel_ir::Access;
-using kernel_ir::Axis;
-using kernel_ir::AxisKind;
-using kernel_ir::Expr;
-using kernel_ir::ExprKind;
-using kernel_ir::Kernel;
+using flat::Access;
+using flat::Axis;
+using flat::AxisKind;
+using flat::Expr;
+using flat::ExprKind;
+using flat::Kernel;
 
 namespace {
 
@@ -25,9 +25,9 @@ void for_each_access(Kernel& kernel, Visit&& visit) {
 
 // A position along the reduce axes is asked for, or points that meet there must do so in order.
 bool has_positions(const Kernel& kernel) {
-  return kernel_ir::scatters(kernel) || std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
+  return flat::scatters(kernel) || std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
            return expr.kind == ExprKind::kReduce &&
-                  (expr.reduce == kernel_ir::ReduceOp::kArgMax || expr.reduce == kernel_ir::ReduceOp::kArgMin);
+                  (expr.reduce == flat::ReduceOp::kArgMax || expr.reduce == flat::ReduceOp::kArgMin);
          });
 }
 
@@ -44,7 +44,7 @@ Fused fuse_range(const Kernel& kernel, int first, int last) {
   for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
     if (axis <= first || axis > last) fused.axes.push_back(kernel.axes[axis]);
     const int place = static_cast<int>(fused.axes.size()) - 1;
-    kernel_ir::IndexTerm term{place, 1, 1, 0};
+    flat::IndexTerm term{place, 1, 1, 0};
     if (axis >= first && axis <= last) {
       const int64_t extent = kernel.axes[axis].extent;
       inner /= extent;
@@ -130,7 +130,7 @@ std::vector<Traffic> traffic_of(const Kernel& kernel) {
   };
   for (const auto& store : kernel.stores) note(store.access, true);
   for (const Expr& expr : kernel.exprs)
-    if (kernel_ir::is_load(expr)) note(expr.access, false);
+    if (flat::is_load(expr)) note(expr.access, false);
   std::stable_sort(all.begin(), all.end(), [](const Traffic& a, const Traffic& b) { return a.bytes > b.bytes; });
   return all;
 }
@@ -169,7 +169,7 @@ void put_meeting_axes_last(Kernel& kernel) {
   std::vector<bool> meets(count, false);
   for (const auto& store : kernel.stores)
     for (int axis = 0; axis < count; ++axis)
-      meets[axis] = meets[axis] || (kernel_ir::scatter_of(kernel, store) && !uses_axis(store.access, axis));
+      meets[axis] = meets[axis] || (flat::scatter_of(kernel, store) && !uses_axis(store.access, axis));
   std::vector<Axis> axes;
   std::vector<Index> replacement(count);
   for (const bool wanted : {false, true})
@@ -183,7 +183,7 @@ void put_meeting_axes_last(Kernel& kernel) {
 }
 
 void face_forwards(Kernel& kernel) {
-  const int scan = kernel_ir::scan_axis_of(kernel);
+  const int scan = flat::scan_axis_of(kernel);
   int64_t forwards = 0;
   for (const auto& one : traffic_of(kernel))
     forwards += stride_along(*one.access, scan) < 0 ? -one.bytes : stride_along(*one.access, scan) > 0 ? one.bytes : 0;
@@ -210,9 +210,9 @@ bool split_off_parallel(Kernel& kernel, int axis, int64_t parts, int64_t length)
   KW_ASSERT(axis >= parallel && parts * length >= extent && (parts - 1) * length < extent,
             "parts must cover a reduce axis");
   if (parts * length > extent) {
-    const kernel_ir::Guard inside{{0, {{axis, 1, 1, 0}}}, 0, extent};
+    const flat::Guard inside{{0, {{axis, 1, 1, 0}}}, 0, extent};
     for (Expr& expr : kernel.exprs)
-      if (expr.kind == ExprKind::kReduce || (kernel_ir::is_load(expr) && uses_axis(expr.access, axis)))
+      if (expr.kind == ExprKind::kReduce || (flat::is_load(expr) && uses_axis(expr.access, axis)))
         expr.access.guards.push_back(inside);
   }
   std::vector<Axis> axes = kernel.axes;

@@ -24,15 +24,15 @@ std::vector<kernel::SymbolRange> with_places(const kernel::Kernel& kernel, const
 }
 
 // [buffer] Is every element that the kernel reads or writes of it where the image's own would be?
-std::vector<bool> lie_like_image(const kernel_ir::Kernel& kernel, const kernel_ir::Access& image, int64_t elements) {
+std::vector<bool> lie_like_image(const flat::Kernel& kernel, const flat::Access& image, int64_t elements) {
   std::vector<bool> like(kernel.buffers.size());
   for (size_t buffer = 0; buffer < like.size(); ++buffer) like[buffer] = kernel.buffers[buffer].elements == elements;
-  const auto see = [&](const kernel_ir::Access& access) {
+  const auto see = [&](const flat::Access& access) {
     if (!(access.index == image.index)) like[access.buffer] = false;
   };
-  for (const kernel_ir::Expr& expr : kernel.exprs)
-    if (kernel_ir::is_load(expr)) see(expr.access);
-  for (const kernel_ir::Store& store : kernel.stores) see(store.access);
+  for (const flat::Expr& expr : kernel.exprs)
+    if (flat::is_load(expr)) see(expr.access);
+  for (const flat::Store& store : kernel.stores) see(store.access);
   return like;
 }
 
@@ -60,7 +60,7 @@ std::vector<kernel::Index> LiftedImage::axes() const {
     if (places_.shape[dim] > 1)
       position = position + kernel::symbol_index(number(dim)) * kernel::Index(places_.strides[dim]);
   std::vector<kernel::Index> axes(group_.kernel.axes.size());
-  for (const kernel_ir::IndexTerm& term : store_.access.index.terms)
+  for (const flat::IndexTerm& term : store_.access.index.terms)
     axes[term.axis] = kernel::modulo(kernel::floor_divide(position, term.coefficient, ranges_),
                                      group_.kernel.axes[term.axis].extent, ranges_);
   return axes;
@@ -84,8 +84,8 @@ kernel::Index LiftedImage::over_symbols(const kernel::Index& index) const {
 kernel::Access LiftedImage::place(int buffer, const kernel::Index& index) {
   const bool like_image = lies_like_image_[buffer];
   if (buffers_[buffer] < 0) {
-    const kernel_ir::Buffer& one = group_.kernel.buffers[buffer];
-    const bool read = one.role == kernel_ir::BufferRole::kInput;
+    const flat::Buffer& one = group_.kernel.buffers[buffer];
+    const bool read = one.role == flat::BufferRole::kInput;
     buffers_[buffer] = draft_.buffer(
         one.name, one.dtype, like_image ? places_.shape : Shape{one.elements}, like_image ? places_.strides : Shape{},
         read ? kernel::BufferRole::kInput : kernel::BufferRole::kOutput, group_.buffers[buffer]);
@@ -108,7 +108,7 @@ kernel::Access LiftedImage::place(int buffer, const kernel::Index& index) {
 ExprId LiftedImage::value() { return lift_.expr(store_.value); }
 
 void LiftedImage::store_results(ExprId mask) {
-  for (const kernel_ir::Store& store : group_.kernel.stores) {
+  for (const flat::Store& store : group_.kernel.stores) {
     if (group_.buffers[store.access.buffer] == image_ && !is_stored_) continue;
     kernel::Access access = lift_.access(store.access);
     access.mask = mask;

@@ -37,7 +37,7 @@ class LiftedImage {
   KernelDraft& draft_;
   const LoweredGroup& group_;
   const ImagePlaces places_;
-  const kernel_ir::Store& store_;  // of the image
+  const flat::Store& store_;  // of the image
   const ValueId image_;
   const bool is_stored_;
   const kernel::Symbol first_number_;

@@ -73,7 +73,7 @@ class Divider {
   std::set<NodeId> before_, after_;
 };
 
-bool is_pointwise(const kernel_ir::Kernel& kernel) { return can_follow_product(kernel) && !folds(kernel); }
+bool is_pointwise(const flat::Kernel& kernel) { return can_follow_product(kernel) && !folds(kernel); }
 
 // Of which the image is a view that has every element once, in whatever order.
 std::optional<ImageProducer> producer_of(const GraphFacts& facts, const std::vector<NodeId>& nodes,
@@ -109,20 +109,19 @@ std::optional<std::vector<int64_t>> windows_of(const LoweredGroup& group, const 
 }
 
 // Is anything stored for each element that the kernel folds?
-bool stores_along_fold(const kernel_ir::Kernel& kernel) {
-  return std::any_of(kernel.stores.begin(), kernel.stores.end(), [&](const kernel_ir::Store& store) {
+bool stores_along_fold(const flat::Kernel& kernel) {
+  return std::any_of(kernel.stores.begin(), kernel.stores.end(), [&](const flat::Store& store) {
     for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
-      if (kernel_ir::is_serial(kernel.axes[axis]) && uses_axis(store.access, static_cast<int>(axis))) return true;
+      if (flat::is_serial(kernel.axes[axis]) && uses_axis(store.access, static_cast<int>(axis))) return true;
     return false;
   });
 }
 
 }  // namespace
 
-const kernel_ir::Store& ImageProducer::image_store(ValueId image) const {
-  const auto store = std::find_if(
-      group->kernel.stores.begin(), group->kernel.stores.end(),
-      [&](const kernel_ir::Store& one) { return group->buffers[one.access.buffer] == image; });
+const flat::Store& ImageProducer::image_store(ValueId image) const {
+  const auto store = std::find_if(group->kernel.stores.begin(), group->kernel.stores.end(),
+                                  [&](const flat::Store& one) { return group->buffers[one.access.buffer] == image; });
   KW_ASSERT(store != group->kernel.stores.end(), "what makes an image does not store it");
   return *store;
 }

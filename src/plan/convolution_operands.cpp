@@ -124,7 +124,7 @@ void ConvolutionOperands::arrange_image() {
                 width = std::min(positions, next_power_of_two(length));
   std::string name = "channels_last_kernel", doc = "The image in 16 bits, with its channels side by side.";
   if (group_.producer) {
-    const kernel_ir::Kernel& made = group_.producer->group->kernel;
+    const flat::Kernel& made = group_.producer->group->kernel;
     name = made.name.substr(0, made.name.rfind("kernel")) + name;
     doc = made.doc + ", in 16 bits with its channels side by side.";
   }

@@ -152,7 +152,7 @@ class Analysis {
     for (bool wanted : {false, true}) {
       for (size_t dim = 0; dim < domain.size(); ++dim)
         if (reduced[dim] == wanted && domain[dim] != 1) {
-          point[dim] = Index{0, {kernel_ir::IndexTerm{static_cast<int>(domain_.extents.size()), 1, 1, 0}}};
+          point[dim] = Index{0, {flat::IndexTerm{static_cast<int>(domain_.extents.size()), 1, 1, 0}}};
           domain_.extents.push_back(domain[dim]);
         }
       if (!wanted) domain_.parallel = static_cast<int>(domain_.extents.size());

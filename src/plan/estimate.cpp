@@ -4,7 +4,7 @@
 
 namespace kw {
 
-using namespace kernel_ir;
+using namespace plan::flat;
 
 double weight_of(const Expr& expr) {
   if (expr.kind == ExprKind::kScan) return weight_of_scan(expr.reduce);

@@ -4,8 +4,8 @@
 
 namespace kw::plan {
 
-using kernel_ir::AxisKind;
-using kernel_ir::Kernel;
+using flat::AxisKind;
+using flat::Kernel;
 
 namespace {
 
@@ -18,7 +18,7 @@ bool has_reduce_axes(const LoweredGroup& group) {
 bool is_pointwise(const LoweredGroup& group) {
   return reduce_points(group.kernel) == 1 && parallel_axes(group.kernel) == static_cast<int>(group.kernel.axes.size());
 }
-bool is_scan(const LoweredGroup& group) { return kernel_ir::scan_axis_of(group.kernel) >= 0; }
+bool is_scan(const LoweredGroup& group) { return flat::scan_axis_of(group.kernel) >= 0; }
 bool is_bags(const LoweredGroup& group) { return group.bags && !stores_over_reduce_axes(group.kernel); }
 bool is_sliding(const LoweredGroup& group) { return group.windowed && !stores_over_reduce_axes(group.kernel); }
 bool is_reduction(const LoweredGroup& group) {

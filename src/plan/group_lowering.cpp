@@ -25,11 +25,11 @@ namespace kw::plan {
 
 namespace {
 
-using kernel_ir::Access;
-using kernel_ir::AxisKind;
-using kernel_ir::Buffer;
-using kernel_ir::BufferRole;
-using kernel_ir::Guard;
+using flat::Access;
+using flat::AxisKind;
+using flat::Buffer;
+using flat::BufferRole;
+using flat::Guard;
 
 // What an op's result is called in a kernel. Plain arithmetic stays unnamed and is printed inline.
 const std::unordered_map<std::string_view, std::string_view> kResultNames = {
@@ -73,7 +73,7 @@ class Lowering {
 
   LoweredGroup run() {
     for (size_t axis = 0; axis < domain_.extents.size(); ++axis) {
-      kernel_ir::Axis one;
+      flat::Axis one;
       one.name = "axis" + std::to_string(axis);
       one.extent = domain_.extents[axis];
       one.kind = static_cast<int>(axis) < domain_.parallel ? AxisKind::kParallel
@@ -89,7 +89,7 @@ class Lowering {
       const Coords& coords = domain_.seeds.at(output);
       const ExprId value = expr_at(output, coords, {});
       const TensorType& type = graph_.type(output);
-      kernel_ir::Store store;
+      flat::Store store;
       store.access.index = dot(coords, type.strides, 0, domain_.extents);
       store.access.buffer = buffer_of(output, BufferRole::kOutput);
       if (const auto first = domain_.first_places.find(output); first != domain_.first_places.end())
@@ -162,12 +162,12 @@ class Lowering {
   // pointwise.
   void drop_unfolded_axes() {
     auto& kernel = lowered_.kernel;
-    const auto varies = kernel_ir::axes_of_exprs(kernel);
+    const auto varies = flat::axes_of_exprs(kernel);
     const auto needs = [&](size_t axis) -> bool {
       for (size_t id = 0; id < kernel.exprs.size(); ++id)
-        if (varies[id][axis] || kernel.exprs[id].kind == kernel_ir::ExprKind::kReduce) return true;
-      return std::any_of(kernel.stores.begin(), kernel.stores.end(), [&](const kernel_ir::Store& store) -> bool {
-        return kernel_ir::axes_of_access(kernel, store.access)[axis];
+        if (varies[id][axis] || kernel.exprs[id].kind == flat::ExprKind::kReduce) return true;
+      return std::any_of(kernel.stores.begin(), kernel.stores.end(), [&](const flat::Store& store) -> bool {
+        return flat::axes_of_access(kernel, store.access)[axis];
       });
     };
     while (!kernel.axes.empty() && kernel.axes.back().kind == AxisKind::kReduce && !needs(kernel.axes.size() - 1))
@@ -179,7 +179,7 @@ class Lowering {
     auto& kernel = lowered_.kernel;
     std::vector<bool> used(kernel.buffers.size(), false);
     for (const auto& expr : kernel.exprs)
-      if (kernel_ir::is_load(expr)) used[expr.access.buffer] = true;
+      if (flat::is_load(expr)) used[expr.access.buffer] = true;
     for (const auto& store : kernel.stores) used[store.access.buffer] = true;
     std::vector<int> order(kernel.buffers.size()), place(kernel.buffers.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
@@ -194,7 +194,7 @@ class Lowering {
       values.push_back(lowered_.buffers[old]);
     }
     for (auto& expr : kernel.exprs)
-      if (kernel_ir::is_load(expr)) expr.access.buffer = place[expr.access.buffer];
+      if (flat::is_load(expr)) expr.access.buffer = place[expr.access.buffer];
     for (auto& store : kernel.stores) store.access.buffer = place[store.access.buffer];
     kernel.buffers = std::move(buffers);
     lowered_.buffers = std::move(values);
@@ -215,7 +215,7 @@ class Lowering {
   }
 
   ExprId load_of(ExprId loaded) const {
-    return build_.expr(loaded).kind == kernel_ir::ExprKind::kOp ? build_.expr(loaded).operands[0] : loaded;
+    return build_.expr(loaded).kind == flat::ExprKind::kOp ? build_.expr(loaded).operands[0] : loaded;
   }
 
   // A load that brings `otherwise` itself outside its guards.
@@ -233,13 +233,13 @@ class Lowering {
     std::vector<ExprId> instead(kernel.exprs.size());
     for (ExprId id = 0; id < static_cast<ExprId>(instead.size()); ++id) {
       instead[id] = id;
-      kernel_ir::Expr& expr = kernel.exprs[id];
-      if (expr.kind != kernel_ir::ExprKind::kLoad || !chosen_.contains(id)) continue;
-      const kernel_ir::IndexRange range = kernel_ir::range_of(expr.access.index, kernel.axes);
+      flat::Expr& expr = kernel.exprs[id];
+      if (expr.kind != flat::ExprKind::kLoad || !chosen_.contains(id)) continue;
+      const flat::IndexRange range = flat::range_of(expr.access.index, kernel.axes);
       if (range.lowest < 0 || range.highest >= kernel.buffers[expr.access.buffer].elements) continue;
       for (ExprId other = 0; other < id; ++other) {
-        kernel_ir::Expr& first = kernel.exprs[other];
-        if (first.kind != kernel_ir::ExprKind::kLoad || !chosen_.contains(other) ||
+        flat::Expr& first = kernel.exprs[other];
+        if (first.kind != flat::ExprKind::kLoad || !chosen_.contains(other) ||
             first.access.buffer != expr.access.buffer || first.access.index != expr.access.index)
           continue;
         first.access.guards.clear();
@@ -247,9 +247,9 @@ class Lowering {
         break;
       }
     }
-    for (kernel_ir::Expr& expr : kernel.exprs)
+    for (flat::Expr& expr : kernel.exprs)
       for (ExprId& operand : expr.operands) operand = instead[operand];
-    for (kernel_ir::Store& store : kernel.stores) store.value = instead[store.value];
+    for (flat::Store& store : kernel.stores) store.value = instead[store.value];
   }
 
   ExprId expr_at(ValueId value, const Coords& coords, const Guards& guards) {
@@ -261,7 +261,7 @@ class Lowering {
     MemoKey key{value, coords, guards};
     if (const auto found = memo_.find(key); found != memo_.end()) return found->second;
     const ExprId result = compute(value, coords, guards);
-    if (result == kernel_ir::kNoExpr) throw NotLowerable{};
+    if (result == flat::kNoExpr) throw NotLowerable{};
     memo_.emplace(std::move(key), result);
     return result;
   }
@@ -329,14 +329,14 @@ class Lowering {
       return build_.select(build_.all_of(pulls[1].guards), patch, rest);
     }
     (void)coords;
-    ExprId value = kernel_ir::kNoExpr;
+    ExprId value = flat::kNoExpr;
     for (size_t i = pulls.size(); i-- > 0;) {
       if (!pulls[i].guards.empty()) {
         const Range range = range_of(pulls[i].guards[0].index, extents());
         if (range.high < pulls[i].guards[0].lower || range.low >= pulls[i].guards[0].upper) continue;  // never this one
       }
       const ExprId part = build_.cast(expr_at(pulls[i].value, pulls[i].coords, within(pulls[i])), dtype);
-      if (value == kernel_ir::kNoExpr) {
+      if (value == flat::kNoExpr) {
         value = part;
         continue;
       }
@@ -358,7 +358,7 @@ class Lowering {
       const std::vector<Lookup> taps = taps_of(axes[axis], coords[axis + 2]);
       std::vector<ExprId> sums;
       for (size_t first = 0; first < values.size(); first += taps.size()) {
-        ExprId sum = kernel_ir::kNoExpr;
+        ExprId sum = flat::kNoExpr;
         for (size_t tap = 0; tap < taps.size(); ++tap) {
           const ExprId part = build_.mul(build_.cast(weight_of_tap(build_, taps[tap]), dtype), values[first + tap]);
           sum = tap == 0 ? part : build_.add(sum, part);
@@ -468,7 +468,7 @@ class Lowering {
 
   ExprId reduced(const std::vector<ExprId>& results, ValueId value) {
     const ExprId result = results.at(graph_.values[value].result_index);
-    return result == kernel_ir::kNoExpr ? result : build_.cast(result, compute_dtype(graph_.type(value).dtype));
+    return result == flat::kNoExpr ? result : build_.cast(result, compute_dtype(graph_.type(value).dtype));
   }
 
   ExprId pooled(NodeId id, ValueId value, const Window& window, const ReduceSpec& spec) {
@@ -507,7 +507,7 @@ class Lowering {
                                                  : filled(bags.table, place, element.guards, outside);
     if (computed_inside(bags.table))
       operand = build_.select(build_.all_of(element.guards), operand, build_.constant(outside, build_.dtype(operand)));
-    const ExprId weight = bags.weights == kNoValue ? kernel_ir::kNoExpr
+    const ExprId weight = bags.weights == kNoValue ? flat::kNoExpr
                                                    : expr_at(bags.weights, {element.place}, element.guards);
     return reduced(
         reductions_.emplace(id, std::vector<ExprId>{lower_bag({build_, bags, element, operand, weight})}).first->second,
@@ -541,7 +541,7 @@ class Lowering {
     const auto& results = graph_.nodes[id].results;
     const bool with_positions = results.size() > 1 && results[1] != kNoValue &&
                                 (facts_.escapes[results[1]] || !facts_.readers[results[1]].empty());
-    return lower_scan({build_, graph_, id, result, value, guards.empty() ? kernel_ir::kNoExpr : build_.all_of(guards),
+    return lower_scan({build_, graph_, id, result, value, guards.empty() ? flat::kNoExpr : build_.all_of(guards),
                        position, with_positions});
   }
 
@@ -556,7 +556,7 @@ class Lowering {
   }
 
   // Into what holds the node's operand.
-  kernel_ir::Store scattered(NodeId id) {
+  flat::Store scattered(NodeId id) {
     const auto spec = scatter_spec(graph_, id);
     lookups_.guards.clear();
     const auto point = spec ? scatter_point(graph_, id, *spec, domain_.scatter_points.at(id), lookups_) : std::nullopt;
@@ -566,7 +566,7 @@ class Lowering {
     ExprId value = spec->source == kNoValue ? build_.constant(spec->number, dtype)
                                             : expr_at(spec->source, point->operands[0].coords, {});
     if (spec->alpha != 1.0) value = build_.mul(value, build_.constant(spec->alpha, dtype));
-    kernel_ir::Store store;
+    flat::Store store;
     store.access.buffer = buffer_of(spec->into, BufferRole::kOutput);
     store.access.index = dot(point->place, type.strides, 0, extents());
     store.value = build_.scatter(store.access.index, spec->fold, build_.cast(value, type.dtype));

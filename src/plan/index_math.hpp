@@ -8,12 +8,12 @@
 #include <span>
 #include <vector>
 
-#include "emit/kernel_ir.hpp"
+#include "plan/flat_kernel.hpp"
 
 namespace kw::plan {
 
-using kernel_ir::Index;
-using kernel_ir::IndexTerm;
+using flat::Index;
+using flat::IndexTerm;
 using Coords = std::vector<Index>;         // one index per dimension of a tensor
 using Extents = std::span<const int64_t>;  // one extent per axis
 

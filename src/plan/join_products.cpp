@@ -199,20 +199,20 @@ class ProductJoiner {
   double seconds_of_image(const plan::LoweredGroup& group, const plan::Parameters& parameters) const {
     if (!group.producer) return 0;
     constexpr double kSectorBytes = 32;
-    const kernel_ir::Kernel& kernel = group.producer->group->kernel;
+    const plan::flat::Kernel& kernel = group.producer->group->kernel;
     const auto& walked = group.producer->image_store(group.convolution->image.root).access.index.terms;
-    const auto is_across = [&](const kernel_ir::IndexTerm& term) {
+    const auto is_across = [&](const plan::flat::IndexTerm& term) {
       return std::abs(term.coefficient) > 1 && std::any_of(walked.begin(), walked.end(), [&](const auto& along) {
                return along.axis == term.axis && along.coefficient == 1;
              });
     };
     double bytes = 0, operations = 0;
-    for (const kernel_ir::Expr& expr : kernel.exprs) {
+    for (const plan::flat::Expr& expr : kernel.exprs) {
       operations += weight_of(expr);
       const auto& terms = expr.access.index.terms;
-      if (!kernel_ir::is_load(expr) || std::none_of(terms.begin(), terms.end(), is_across)) continue;
+      if (!plan::flat::is_load(expr) || std::none_of(terms.begin(), terms.end(), is_across)) continue;
       double elements = 1;
-      const std::vector<bool> used = kernel_ir::axes_of_access(kernel, expr.access);
+      const std::vector<bool> used = plan::flat::axes_of_access(kernel, expr.access);
       for (size_t axis = 0; axis < used.size(); ++axis)
         if (used[axis]) elements *= static_cast<double>(kernel.axes[axis].extent);
       bytes += elements * (kSectorBytes - static_cast<double>(size_of(expr.dtype)));

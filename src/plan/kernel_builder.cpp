@@ -9,9 +9,9 @@
 
 namespace kw::plan {
 
-using kernel_ir::Access;
-using kernel_ir::Expr;
-using kernel_ir::ExprKind;
+using flat::Access;
+using flat::Expr;
+using flat::ExprKind;
 
 DType compute_dtype(DType dtype) { return is_narrow_float(dtype) ? DType::f32 : dtype; }
 
@@ -31,7 +31,7 @@ std::string key_of(const Expr& expr) {
                      static_cast<int>(expr.reduce), expr.component, static_cast<int>(expr.overwrites)})
     key += std::to_string(number) + ' ';
   for (ExprId operand : expr.operands) key += std::to_string(operand) + ' ';
-  if (kernel_ir::is_load(expr) || expr.kind == ExprKind::kIndex) {
+  if (flat::is_load(expr) || expr.kind == ExprKind::kIndex) {
     key += '@' + std::to_string(expr.access.buffer) + "|" + format_double(expr.access.otherwise);
     append(key, expr.access.index);
   }
@@ -91,7 +91,7 @@ ExprId KernelBuilder::index(const Index& index, DType dtype) {
 }
 
 ExprId KernelBuilder::looked_up(const Index& index) {
-  ExprId sum = kernel_ir::kNoExpr;
+  ExprId sum = flat::kNoExpr;
   // Index arithmetic of 64 bits costs a GPU twice that of 32.
   int64_t reach = 0;
   for (const IndexTerm& term : index.terms)
@@ -105,12 +105,12 @@ ExprId KernelBuilder::looked_up(const Index& index) {
     ExprId part = cast(coordinate_(term.axis), dtype);
     if (term.divisor != 1) part = binary(ScalarOp::kFloorDiv, part, integer(term.divisor, dtype));
     if (term.modulus != 0) part = binary(ScalarOp::kRemainder, part, integer(term.modulus, dtype));
-    if (term.coefficient == -1 && sum != kernel_ir::kNoExpr) {
+    if (term.coefficient == -1 && sum != flat::kNoExpr) {
       sum = sub(sum, part);
       continue;
     }
     part = mul(part, integer(term.coefficient, dtype));
-    sum = sum == kernel_ir::kNoExpr ? part : add(sum, part);
+    sum = sum == flat::kNoExpr ? part : add(sum, part);
   }
   return sum;
 }
@@ -120,16 +120,15 @@ ExprId KernelBuilder::load(Access access, DType dtype) {
   expr.kind = ExprKind::kLoad;
   expr.dtype = dtype;
   if (lookups_) {
-    std::vector<kernel_ir::Guard> affine, conditions;
-    for (kernel_ir::Guard& guard : access.guards)
+    std::vector<flat::Guard> affine, conditions;
+    for (flat::Guard& guard : access.guards)
       (lookups_->is_lookup(guard.index) ? conditions : affine).push_back(std::move(guard));
     access.guards = std::move(affine);
     if (!conditions.empty() || lookups_->is_lookup(access.index)) {
       expr.kind = ExprKind::kGather;
       expr.operands = {lookups_->is_lookup(access.index) ? looked_up(access.index) : integer(0, DType::i32)};
       access.index = lookups_->affine_part(access.index);
-      if (const ExprId condition = all_of(conditions); condition != kernel_ir::kNoExpr)
-        expr.operands.push_back(condition);
+      if (const ExprId condition = all_of(conditions); condition != flat::kNoExpr) expr.operands.push_back(condition);
     }
   }
   expr.access = std::move(access);
@@ -194,7 +193,7 @@ ExprId KernelBuilder::scan(ReduceOp code, DType dtype, std::vector<ExprId> opera
 }
 
 ExprId KernelBuilder::reduce(ReduceOp code, DType dtype, std::vector<ExprId> operands, int component,
-                             std::vector<kernel_ir::Guard> guards) {
+                             std::vector<flat::Guard> guards) {
   Expr expr;
   expr.kind = ExprKind::kReduce;
   expr.dtype = dtype;
@@ -205,14 +204,14 @@ ExprId KernelBuilder::reduce(ReduceOp code, DType dtype, std::vector<ExprId> ope
   return insert(std::move(expr));
 }
 
-ExprId KernelBuilder::all_of(const std::vector<kernel_ir::Guard>& guards) {
-  ExprId all = kernel_ir::kNoExpr;
+ExprId KernelBuilder::all_of(const std::vector<flat::Guard>& guards) {
+  ExprId all = flat::kNoExpr;
   std::vector<int64_t> extents;
   if (lookups_) extents.assign(lookups_->extents().begin(), lookups_->extents().end());
   else
     for (const auto& axis : kernel_.axes) extents.push_back(axis.extent);
   auto require = [&](ExprId condition) {
-    all = all == kernel_ir::kNoExpr ? condition : op(ScalarOp::kLogicalAnd, DType::b1, {all, condition});
+    all = all == flat::kNoExpr ? condition : op(ScalarOp::kLogicalAnd, DType::b1, {all, condition});
   };
   for (const auto& guard : guards) {
     const Range range = range_of(guard.index, extents);
@@ -225,8 +224,8 @@ ExprId KernelBuilder::all_of(const std::vector<kernel_ir::Guard>& guards) {
       // Affine part < the rest, which a loop over that part finds before it begins.
       const Index affine = lookups_->affine_part(guard.index);
       Index rest{0, guard.index.terms};
-      std::erase_if(rest.terms, [&](const kernel_ir::IndexTerm& term) { return term.axis < lookups_->own_axes(); });
-      for (kernel_ir::IndexTerm& term : rest.terms) term.coefficient = -term.coefficient;
+      std::erase_if(rest.terms, [&](const flat::IndexTerm& term) { return term.axis < lookups_->own_axes(); });
+      for (flat::IndexTerm& term : rest.terms) term.coefficient = -term.coefficient;
       const ExprId end = looked_up(rest);
       const int64_t above = guard.upper - affine.constant;
       name(end, "length");
@@ -242,33 +241,33 @@ ExprId KernelBuilder::all_of(const std::vector<kernel_ir::Guard>& guards) {
 }
 
 int64_t KernelBuilder::highest(const Index& index) const {
-  return lookups_ ? range_of(index, lookups_->extents()).high : kernel_ir::range_of(index, kernel_.axes).highest;
+  return lookups_ ? range_of(index, lookups_->extents()).high : flat::range_of(index, kernel_.axes).highest;
 }
 
 std::vector<bool> KernelBuilder::reduce_axes_of(ExprId value) const {
-  std::vector<bool> axes = kernel_ir::axes_of_exprs(kernel_)[value];
+  std::vector<bool> axes = flat::axes_of_exprs(kernel_)[value];
   for (size_t axis = 0; axis < axes.size(); ++axis)
-    axes[axis] = axes[axis] && kernel_.axes[axis].kind == kernel_ir::AxisKind::kReduce;
+    axes[axis] = axes[axis] && kernel_.axes[axis].kind == flat::AxisKind::kReduce;
   return axes;
 }
 
 void KernelBuilder::name(ExprId value, const std::string& wanted) {
   Expr& expr = kernel_.exprs[value];
-  if (!expr.name.empty() || expr.kind == ExprKind::kConstant || kernel_ir::is_load(expr) || wanted.empty()) return;
+  if (!expr.name.empty() || expr.kind == ExprKind::kConstant || flat::is_load(expr) || wanted.empty()) return;
   std::string name = wanted;
   while (names_.contains(name)) name = wanted + "_" + std::to_string(++names_[wanted]);
   names_[name] = 1;
   expr.name = name;
 }
 
-void drop_unused(kernel_ir::Kernel& kernel) {
+void drop_unused(flat::Kernel& kernel) {
   std::vector<bool> needed(kernel.exprs.size(), false);
   for (const auto& store : kernel.stores) needed[store.value] = true;
   for (ExprId id = static_cast<ExprId>(kernel.exprs.size()) - 1; id >= 0; --id)
     if (needed[id])
       for (ExprId operand : kernel.exprs[id].operands) needed[operand] = true;
-  std::vector<ExprId> moved(kernel.exprs.size(), kernel_ir::kNoExpr);
-  std::vector<kernel_ir::Expr> kept;
+  std::vector<ExprId> moved(kernel.exprs.size(), flat::kNoExpr);
+  std::vector<flat::Expr> kept;
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     if (!needed[id]) continue;
     moved[id] = static_cast<ExprId>(kept.size());

@@ -29,8 +29,8 @@ bool is_step(ScalarOp op) {
 }
 
 // A comparison for equality, or a cast to whole numbers or few bits, is a step too.
-bool is_step(const kernel_ir::Kernel& kernel, const kernel_ir::Expr& expr) {
-  if (expr.kind != kernel_ir::ExprKind::kOp) return false;
+bool is_step(const flat::Kernel& kernel, const flat::Expr& expr) {
+  if (expr.kind != flat::ExprKind::kOp) return false;
   if (expr.op == ScalarOp::kCast) {
     const DType from = kernel.exprs[expr.operands[0]].dtype;
     return is_floating(from) && (!is_floating(expr.dtype) || is_eight_bit_float(expr.dtype));
@@ -39,8 +39,8 @@ bool is_step(const kernel_ir::Kernel& kernel, const kernel_ir::Expr& expr) {
 }
 
 // Folds of all that a row has; of a part of it, where what is left out changes nothing.
-bool can_lift_fold(const kernel_ir::Expr& expr) {
-  using kernel_ir::ReduceOp;
+bool can_lift_fold(const flat::Expr& expr) {
+  using flat::ReduceOp;
   switch (expr.reduce) {
     case ReduceOp::kSum:
     case ReduceOp::kExtendedSum:
@@ -60,26 +60,26 @@ bool can_lift_fold(const kernel_ir::Expr& expr) {
 }
 
 // A product's rows are folded as they are computed, in f32.
-bool can_follow_product(const kernel_ir::Expr& fold) {
-  using kernel_ir::ReduceOp;
+bool can_follow_product(const flat::Expr& fold) {
+  using flat::ReduceOp;
   const bool decides = fold.reduce >= ReduceOp::kAny && fold.reduce <= ReduceOp::kArgMin;
   return !decides && fold.dtype == DType::f32 && fold.access.guards.empty() && fold.operands.size() == 1;
 }
 
 }  // namespace
 
-bool can_lift(const kernel_ir::Kernel& kernel) {
-  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
-    return expr.kind != kernel_ir::ExprKind::kReduce || can_lift_fold(expr);
+bool can_lift(const flat::Kernel& kernel) {
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
+    return expr.kind != flat::ExprKind::kReduce || can_lift_fold(expr);
   });
 }
 
-std::string noun_for(const kernel_ir::Expr& expr, const kernel_ir::Kernel& kernel) {
-  using kernel_ir::ReduceOp;
+std::string noun_for(const flat::Expr& expr, const flat::Kernel& kernel) {
+  using flat::ReduceOp;
   if (is_load(expr)) return kernel.buffers[expr.access.buffer].name;
-  if (expr.kind == kernel_ir::ExprKind::kIndex) return "position";
-  if (expr.kind == kernel_ir::ExprKind::kConstant) return "constant";
-  if (expr.kind == kernel_ir::ExprKind::kScan) {
+  if (expr.kind == flat::ExprKind::kIndex) return "position";
+  if (expr.kind == flat::ExprKind::kConstant) return "constant";
+  if (expr.kind == flat::ExprKind::kScan) {
     if (is_sort(expr)) return expr.component == 1 ? "stood_at" : "in_order";
     if (expr.component == 1) return "running_at";
     switch (expr.reduce) {
@@ -90,7 +90,7 @@ std::string noun_for(const kernel_ir::Expr& expr, const kernel_ir::Kernel& kerne
       default: return "running_sum";
     }
   }
-  if (expr.kind == kernel_ir::ExprKind::kReduce) {
+  if (expr.kind == flat::ExprKind::kReduce) {
     switch (expr.reduce) {
       case ReduceOp::kSum:
       case ReduceOp::kExtendedSum: return "total";
@@ -139,36 +139,35 @@ std::string noun_for(const kernel_ir::Expr& expr, const kernel_ir::Kernel& kerne
   }
 }
 
-kernel::BufferRole role_of(const kernel_ir::Kernel& kernel, int buffer) {
+kernel::BufferRole role_of(const flat::Kernel& kernel, int buffer) {
   kernel::BufferRole role = kernel::BufferRole::kInput;
-  for (const kernel_ir::Store& store : kernel.stores) {
+  for (const flat::Store& store : kernel.stores) {
     if (store.access.buffer != buffer) continue;
-    const bool keeps = role == kernel::BufferRole::kInOut || kernel_ir::scatter_of(kernel, store);
+    const bool keeps = role == kernel::BufferRole::kInOut || flat::scatter_of(kernel, store);
     role = keeps ? kernel::BufferRole::kInOut : kernel::BufferRole::kOutput;
   }
-  const bool reads = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-    return kernel_ir::is_load(expr) && expr.access.buffer == buffer;
+  const bool reads = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const flat::Expr& expr) {
+    return flat::is_load(expr) && expr.access.buffer == buffer;
   });
   KW_ASSERT(!reads || role == kernel::BufferRole::kInput, "kernel '" + kernel.name + "' reads what it writes");
   return role;
 }
 
-bool can_follow_product(const kernel_ir::Kernel& kernel) {
-  return can_lift(kernel) && kernel_ir::scan_axis_of(kernel) < 0 &&
+bool can_follow_product(const flat::Kernel& kernel) {
+  return can_lift(kernel) && flat::scan_axis_of(kernel) < 0 &&
          std::all_of(
              kernel.exprs.begin(), kernel.exprs.end(),
-             [&](const kernel_ir::Expr& expr) {
-               if (expr.kind == kernel_ir::ExprKind::kReduce) return can_follow_product(expr);
-               const bool data_decide = expr.kind == kernel_ir::ExprKind::kGather ||
-                                        expr.kind == kernel_ir::ExprKind::kScatter;
+             [&](const flat::Expr& expr) {
+               if (expr.kind == flat::ExprKind::kReduce) return can_follow_product(expr);
+               const bool data_decide = expr.kind == flat::ExprKind::kGather || expr.kind == flat::ExprKind::kScatter;
                return !is_eight_bit_float(expr.dtype) && !data_decide && !is_step(kernel, expr);
              }) &&
          std::all_of(
              kernel.stores.begin(), kernel.stores.end(),
-             [](const kernel_ir::Store& store) { return store.access.guards.empty(); });
+             [](const flat::Store& store) { return store.access.guards.empty(); });
 }
 
-Lift::Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<kernel::Index> axes,
+Lift::Lift(kernel::Builder& build, const flat::Kernel& kernel, std::vector<kernel::Index> axes,
            std::map<int, ExprId> known, std::function<kernel::Access(int, const kernel::Index&)> place,
            std::vector<kernel::Symbol> folded, LiftedNumbers numbers)
     : build_(build),
@@ -179,11 +178,11 @@ Lift::Lift(kernel::Builder& build, const kernel_ir::Kernel& kernel, std::vector<
       folded_(std::move(folded)),
       numbers_(std::move(numbers)) {}
 
-kernel::Index Lift::index(const kernel_ir::Index& index) const {
+kernel::Index Lift::index(const flat::Index& index) const {
   const std::vector<kernel::SymbolRange> ranges = numbers_.ranges.empty() ? kernel::ranges_of(build_.kernel())
                                                                           : numbers_.ranges;
   kernel::Index sum = index.constant;
-  for (const kernel_ir::IndexTerm& term : index.terms) {
+  for (const flat::IndexTerm& term : index.terms) {
     kernel::Index one = kernel::floor_divide(axes_[term.axis], term.divisor, ranges);
     if (term.modulus != 0) one = kernel::modulo(one, term.modulus, ranges);
     sum = sum + one * kernel::Index(term.coefficient);
@@ -196,7 +195,7 @@ kernel::Index Lift::over_symbols(const kernel::Index& index) const {
 }
 
 // Bounds that no place reaches are left out.
-ExprId Lift::within(const std::vector<kernel_ir::Guard>& guards) {
+ExprId Lift::within(const std::vector<flat::Guard>& guards) {
   const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build_.kernel());
   ExprId all = kernel::kNoExpr;
   const auto also = [&](ScalarOp op, const kernel::Index& place, int64_t bound) {
@@ -206,7 +205,7 @@ ExprId Lift::within(const std::vector<kernel_ir::Guard>& guards) {
     const ExprId one = build_.op(op, {build_.index(place, dtype), build_.constant(dtype, bound)});
     all = all == kernel::kNoExpr ? one : build_.op(ScalarOp::kLogicalAnd, {all, one});
   };
-  for (const kernel_ir::Guard& guard : guards) {
+  for (const flat::Guard& guard : guards) {
     const kernel::Index place = over_symbols(index(guard.index));
     const kernel::Interval range = kernel::range_of(place, ranges);
     if (range.low < guard.lower) also(ScalarOp::kGreaterEqual, place, guard.lower);
@@ -215,7 +214,7 @@ ExprId Lift::within(const std::vector<kernel_ir::Guard>& guards) {
   return all;
 }
 
-kernel::Access Lift::access(const kernel_ir::Access& access) {
+kernel::Access Lift::access(const flat::Access& access) {
   kernel::Access lifted = place_(access.buffer, index(access.index));
   const ExprId inside = within(access.guards);
   if (lifted.mask == kernel::kNoExpr) lifted.mask = inside;
@@ -225,9 +224,9 @@ kernel::Access Lift::access(const kernel_ir::Access& access) {
 }
 
 // The axes on which neither the place nor the value depends.
-std::vector<kernel::Symbol> Lift::unseen_by(const kernel_ir::Store& scatter) const {
-  const std::vector<bool> of_value = kernel_ir::axes_of_exprs(kernel_)[scatter.value],
-                          of_place = kernel_ir::axes_of_access(kernel_, scatter.access);
+std::vector<kernel::Symbol> Lift::unseen_by(const flat::Store& scatter) const {
+  const std::vector<bool> of_value = flat::axes_of_exprs(kernel_)[scatter.value],
+                          of_place = flat::axes_of_access(kernel_, scatter.access);
   std::vector<kernel::Symbol> unseen;
   for (size_t axis = 0; axis < axes_.size(); ++axis)
     if (const auto symbol = kernel::as_symbol(axes_[axis]); symbol && !of_value[axis] && !of_place[axis])
@@ -235,9 +234,9 @@ std::vector<kernel::Symbol> Lift::unseen_by(const kernel_ir::Store& scatter) con
   return unseen;
 }
 
-void Lift::store(const kernel_ir::Store& store) {
+void Lift::store(const flat::Store& store) {
   kernel::Access place = access(store.access);
-  const kernel_ir::Expr* scatter = kernel_ir::scatter_of(kernel_, store);
+  const flat::Expr* scatter = flat::scatter_of(kernel_, store);
   if (!scatter) return build_.store(std::move(place), expr(store.value));
   place.coordinates.back().value = expr(scatter->operands[0]);
   const ExprId value = expr(scatter->operands[1]);
@@ -245,13 +244,13 @@ void Lift::store(const kernel_ir::Store& store) {
   else build_.combine(scatter->reduce, std::move(place), value, unseen_by(store));
 }
 
-ExprId Lift::load(const kernel_ir::Access& access) {
+ExprId Lift::load(const flat::Access& access) {
   const auto known = known_.find(access.buffer);
   return known == known_.end() ? build_.load(this->access(access)) : known->second;
 }
 
 // Moved by what the data decide.
-ExprId Lift::gather(const kernel_ir::Expr& expr) {
+ExprId Lift::gather(const flat::Expr& expr) {
   kernel::Access moved = access(expr.access);
   moved.coordinates.back().value = this->expr(expr.operands[0]);
   if (expr.operands.size() > 1) {
@@ -261,29 +260,29 @@ ExprId Lift::gather(const kernel_ir::Expr& expr) {
   return build_.load(std::move(moved));
 }
 
-ExprId Lift::constant(const kernel_ir::Expr& expr) {
+ExprId Lift::constant(const flat::Expr& expr) {
   if (is_floating(expr.dtype)) return build_.constant(expr.dtype, expr.number);
   if (expr.dtype == DType::b1) return build_.constant(DType::b1, int64_t{expr.number != 0 || expr.integer != 0});
   return build_.constant(expr.dtype, expr.integer);
 }
 
 // Is the operand a load that yields what changes nothing wherever the fold's guards do not hold?
-bool Lift::leaves_out(const kernel_ir::Expr& fold) const {
-  const kernel_ir::Expr* operand = &kernel_.exprs[fold.operands[0]];
+bool Lift::leaves_out(const flat::Expr& fold) const {
+  const flat::Expr* operand = &kernel_.exprs[fold.operands[0]];
   const kernel::Number identity = kernel::identity(fold.reduce, operand->dtype);
   const double number = is_floating(operand->dtype) ? identity.real : static_cast<double>(identity.whole);
-  if (operand->kind == kernel_ir::ExprKind::kOp && operand->op == ScalarOp::kCast)
+  if (operand->kind == flat::ExprKind::kOp && operand->op == ScalarOp::kCast)
     operand = &kernel_.exprs[operand->operands[0]];
-  return operand->kind == kernel_ir::ExprKind::kLoad && operand->access.guards == fold.access.guards &&
+  return operand->kind == flat::ExprKind::kLoad && operand->access.guards == fold.access.guards &&
          operand->access.otherwise == number;
 }
 
 // The fold's first operand, which varies along all that is folded, also where it is the same for all points of an axis.
-ExprId Lift::along_all(const kernel_ir::Expr& fold, ExprId operand) {
-  const std::vector<std::vector<bool>> varies = kernel_ir::axes_of_exprs(kernel_);
+ExprId Lift::along_all(const flat::Expr& fold, ExprId operand) {
+  const std::vector<std::vector<bool>> varies = flat::axes_of_exprs(kernel_);
   for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
     const auto symbol = kernel::as_symbol(axes_[axis]);
-    if (kernel_.axes[axis].kind != kernel_ir::AxisKind::kReduce || !symbol ||
+    if (kernel_.axes[axis].kind != flat::AxisKind::kReduce || !symbol ||
         std::any_of(fold.operands.begin(), fold.operands.end(), [&](auto one) { return varies[one][axis]; }))
       continue;
     const DType dtype = kernel_.exprs[fold.operands[0]].dtype;
@@ -295,9 +294,9 @@ ExprId Lift::along_all(const kernel_ir::Expr& fold, ExprId operand) {
   return operand;
 }
 
-ExprId Lift::fold(const kernel_ir::Expr& expr) {
+ExprId Lift::fold(const flat::Expr& expr) {
   std::vector<ExprId> operands;
-  for (kernel_ir::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
+  for (flat::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
   operands[0] = along_all(expr, operands[0]);
   if (const ExprId counted = within(expr.access.guards); counted != kernel::kNoExpr && !leaves_out(expr)) {
     const DType dtype = kernel_.exprs[expr.operands[0]].dtype;
@@ -309,10 +308,10 @@ ExprId Lift::fold(const kernel_ir::Expr& expr) {
   return build_.reduce(expr.reduce, std::move(operands), folded_, expr.component);
 }
 
-ExprId Lift::scan(const kernel_ir::Expr& expr) {
+ExprId Lift::scan(const flat::Expr& expr) {
   std::vector<ExprId> operands;
-  for (kernel_ir::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
-  const int axis = kernel_ir::scan_axis_of(kernel_);
+  for (flat::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
+  const int axis = flat::scan_axis_of(kernel_);
   const auto walked = kernel::as_symbol(axes_[axis]);
   KW_ASSERT(walked, "a scan walks what is no axis");
   return build_.scan(expr.reduce, std::move(operands), *walked, kernel_.axes[axis].reversed, expr.component,
@@ -331,9 +330,9 @@ ExprId Lift::narrowed(ExprId id) {
 }
 
 // Indices are compared, and become other numbers, in 32 bits where that makes no difference.
-ExprId Lift::operation(const kernel_ir::Expr& expr) {
+ExprId Lift::operation(const flat::Expr& expr) {
   std::vector<ExprId> operands;
-  for (kernel_ir::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
+  for (flat::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
   if (expr.op == ScalarOp::kCast) return build_.cast(expr.dtype, narrowed(operands[0]));
   if (expr.op >= ScalarOp::kEqual && expr.op <= ScalarOp::kGreaterEqual) {
     const std::vector<ExprId> narrow = {narrowed(operands[0]), narrowed(operands[1])};
@@ -343,18 +342,18 @@ ExprId Lift::operation(const kernel_ir::Expr& expr) {
   return build_.op(expr.op, std::move(operands));
 }
 
-ExprId Lift::expr(kernel_ir::ExprId id) {
+ExprId Lift::expr(flat::ExprId id) {
   if (const auto done = done_.find(id); done != done_.end()) return done->second;
-  const kernel_ir::Expr& expr = kernel_.exprs[id];
+  const flat::Expr& expr = kernel_.exprs[id];
   ExprId made = kernel::kNoExpr;
   switch (expr.kind) {
-    case kernel_ir::ExprKind::kConstant: made = constant(expr); break;
-    case kernel_ir::ExprKind::kIndex: made = build_.index(over_symbols(index(expr.access.index)), expr.dtype); break;
-    case kernel_ir::ExprKind::kLoad: made = load(expr.access); break;
-    case kernel_ir::ExprKind::kGather: made = gather(expr); break;
-    case kernel_ir::ExprKind::kReduce: made = fold(expr); break;
-    case kernel_ir::ExprKind::kScan: made = scan(expr); break;
-    case kernel_ir::ExprKind::kOp: made = operation(expr); break;
+    case flat::ExprKind::kConstant: made = constant(expr); break;
+    case flat::ExprKind::kIndex: made = build_.index(over_symbols(index(expr.access.index)), expr.dtype); break;
+    case flat::ExprKind::kLoad: made = load(expr.access); break;
+    case flat::ExprKind::kGather: made = gather(expr); break;
+    case flat::ExprKind::kReduce: made = fold(expr); break;
+    case flat::ExprKind::kScan: made = scan(expr); break;
+    case flat::ExprKind::kOp: made = operation(expr); break;
     default: fail_internal(__FILE__, __LINE__, "an expression that can_lift refuses");
   }
   return done_[id] = made;

@@ -13,16 +13,16 @@ namespace kw::plan {
 
 namespace {
 
-using kernel_ir::AxisKind;
+using flat::AxisKind;
 
 // Has a program a block of elements along which nothing is folded, beside parts that are? These parts take few
 // registers, and what comes after would wait for its loads.
-bool computes_beside_folds(const kernel_ir::Kernel& kernel, const lower::KernelSchedule& schedule) {
-  const std::vector<std::vector<bool>> axes = kernel_ir::axes_of_exprs(kernel);
+bool computes_beside_folds(const flat::Kernel& kernel, const lower::KernelSchedule& schedule) {
+  const std::vector<std::vector<bool>> axes = flat::axes_of_exprs(kernel);
   for (size_t axis = 0; axis < kernel.axes.size(); ++axis) {
     if (kernel.axes[axis].kind != AxisKind::kParallel || schedule.axes[axis].width == 1) continue;
     const bool folded_along = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const auto& expr) {
-      return expr.kind == kernel_ir::ExprKind::kReduce &&
+      return expr.kind == flat::ExprKind::kReduce &&
              std::any_of(expr.operands.begin(), expr.operands.end(), [&](auto operand) { return axes[operand][axis]; });
     });
     if (!folded_along) return true;
@@ -33,17 +33,17 @@ bool computes_beside_folds(const kernel_ir::Kernel& kernel, const lower::KernelS
 // Would what is loaded at the start, of rows that a program has whole, take most of a thread's registers? Then what
 // only a later round of folds needs is loaded then. `tile`: points of a block; `max_registers`: 0 where all may be
 // taken.
-bool fill_registers(const kernel_ir::Kernel& kernel, double tile, int warps, int max_registers) {
+bool fill_registers(const flat::Kernel& kernel, double tile, int warps, int max_registers) {
   constexpr double kOfUnit = 65536, kMost = 255, kShare = 0.75;
   const double threads = 32.0 * warps;
   const double registers = max_registers > 0 ? max_registers : std::min(kMost, kOfUnit / threads);
   const auto axes = axes_of_exprs(kernel);
   std::vector<bool> needed(kernel.exprs.size());
-  for (const kernel_ir::Store& store : kernel.stores) needed[store.value] = true;
+  for (const flat::Store& store : kernel.stores) needed[store.value] = true;
   int loads = 0;
   for (size_t id = kernel.exprs.size(); id-- > 0;) {
     if (!needed[id]) continue;
-    for (kernel_ir::ExprId operand : kernel.exprs[id].operands) needed[operand] = true;
+    for (flat::ExprId operand : kernel.exprs[id].operands) needed[operand] = true;
     bool is_long = false;
     for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
       is_long = is_long || (axes[id][axis] && is_serial(kernel.axes[axis]));
@@ -54,7 +54,7 @@ bool fill_registers(const kernel_ir::Kernel& kernel, double tile, int warps, int
 
 bool is_walked(const lower::AxisSchedule& axis) { return axis.mapping == lower::Mapping::kLoop; }
 
-bool delays_loads(const kernel_ir::Kernel& kernel, const lower::KernelSchedule& schedule) {
+bool delays_loads(const flat::Kernel& kernel, const lower::KernelSchedule& schedule) {
   if (std::any_of(schedule.axes.begin(), schedule.axes.end(), is_walked)) return false;
   double tile = 1;
   for (const lower::AxisSchedule& axis : schedule.axes) tile *= static_cast<double>(axis.width);
@@ -70,12 +70,12 @@ class Lifter {
         uses_(group_.kernel.exprs.size()) {}
 
   ScheduledTiles run() {
-    const kernel_ir::Kernel& kernel = group_.kernel;
+    const flat::Kernel& kernel = group_.kernel;
     KW_ASSERT(schedule_.axes.size() == kernel.axes.size(), "kernel '" + kernel.name + "' has axes without a schedule");
     add_buffers();
     std::vector<kernel::Symbol> folded;
     for (size_t axis = 0; axis < kernel.axes.size(); ++axis) {
-      const kernel_ir::Axis& one = kernel.axes[axis];
+      const flat::Axis& one = kernel.axes[axis];
       if (one.extent == 1 && one.kind == AxisKind::kParallel) {
         axes_.emplace_back(0);
         continue;
@@ -87,16 +87,16 @@ class Lifter {
     folds_ = !folded.empty();
     const auto place = [](int buffer, const kernel::Index& index) { return KernelDraft::access(buffer, {index}); };
     Lift lift(draft_.build, kernel, axes_, {}, place, folded);
-    for (const kernel_ir::Store& store : kernel.stores) name_all(lift, store.value);
-    for (const kernel_ir::Store& store : kernel.stores) lift.store(store);
+    for (const flat::Store& store : kernel.stores) name_all(lift, store.value);
+    for (const flat::Store& store : kernel.stores) lift.store(store);
     return lowered(draft_, words());
   }
 
  private:
   void add_buffers() {
-    const kernel_ir::Kernel& kernel = group_.kernel;
+    const flat::Kernel& kernel = group_.kernel;
     for (size_t buffer = 0; buffer < kernel.buffers.size(); ++buffer) {
-      const kernel_ir::Buffer& one = kernel.buffers[buffer];
+      const flat::Buffer& one = kernel.buffers[buffer];
       const int made = draft_.buffer(one.name, one.dtype, {one.elements}, {}, role_of(kernel, static_cast<int>(buffer)),
                                      group_.buffers[buffer]);
       if (!one.aligned) draft_.build.align(made, size_of(one.dtype));
@@ -105,7 +105,7 @@ class Lifter {
 
   // Of the axes that are left, with what the kernel tells.
   lower::KernelSchedule words() const {
-    const kernel_ir::Kernel& kernel = group_.kernel;
+    const flat::Kernel& kernel = group_.kernel;
     lower::KernelSchedule words = schedule_;
     words.axes = draft_.schedule.axes;
     for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
@@ -121,13 +121,13 @@ class Lifter {
 
   // Operands before users. Expressions keep the names that they have; those used more than once have one, and beside
   // folds all have.
-  void name_all(Lift& lift, kernel_ir::ExprId id) {
+  void name_all(Lift& lift, flat::ExprId id) {
     if (++uses_[id] == 1)
-      for (kernel_ir::ExprId operand : group_.kernel.exprs[id].operands) name_all(lift, operand);
-    const kernel_ir::Expr& expr = group_.kernel.exprs[id];
-    if (expr.kind == kernel_ir::ExprKind::kScatter) return;  // a store's way, not a value
-    const bool folds = expr.kind == kernel_ir::ExprKind::kReduce || expr.kind == kernel_ir::ExprKind::kScan,
-               is_op = expr.kind == kernel_ir::ExprKind::kOp;
+      for (flat::ExprId operand : group_.kernel.exprs[id].operands) name_all(lift, operand);
+    const flat::Expr& expr = group_.kernel.exprs[id];
+    if (expr.kind == flat::ExprKind::kScatter) return;  // a store's way, not a value
+    const bool folds = expr.kind == flat::ExprKind::kReduce || expr.kind == flat::ExprKind::kScan,
+               is_op = expr.kind == flat::ExprKind::kOp;
     if (uses_[id] > 2 || (expr.name.empty() && !folds && (!is_op || (uses_[id] < 2 && !folds_)))) return;
     const kernel::ExprId lifted = lift.expr(id);
     const kernel::Expr& now = draft_.build.kernel().exprs[lifted];
@@ -144,24 +144,24 @@ class Lifter {
 };
 
 // Naming adds an axis of one point where there is no parallel one.
-void name_all_axes(kernel_ir::Kernel& kernel, lower::KernelSchedule& schedule) {
+void name_all_axes(flat::Kernel& kernel, lower::KernelSchedule& schedule) {
   name_axes(kernel);
   if (schedule.axes.size() < kernel.axes.size()) schedule.axes.insert(schedule.axes.begin(), lower::AxisSchedule{});
 }
 
 }  // namespace
 
-lower::AxisSchedule in_blocks(const kernel_ir::Axis& axis, int64_t width) {
+lower::AxisSchedule in_blocks(const flat::Axis& axis, int64_t width) {
   const bool whole = axis.kind != AxisKind::kParallel || (axis.extent > 0 && width >= axis.extent);
   return {.mapping = whole ? lower::Mapping::kTile : lower::Mapping::kGrid, .width = width};
 }
 
 lower::AxisSchedule in_loop(int64_t width) { return {.mapping = lower::Mapping::kLoop, .width = width, .stages = 1}; }
 
-lower::KernelSchedule in_single_points(const kernel_ir::Kernel& kernel, int64_t warps) {
+lower::KernelSchedule in_single_points(const flat::Kernel& kernel, int64_t warps) {
   lower::KernelSchedule schedule;
-  for (const kernel_ir::Axis& axis : kernel.axes)
-    schedule.axes.push_back(in_blocks(axis, kernel_ir::is_serial(axis) ? next_power_of_two(axis.extent) : 1));
+  for (const flat::Axis& axis : kernel.axes)
+    schedule.axes.push_back(in_blocks(axis, flat::is_serial(axis) ? next_power_of_two(axis.extent) : 1));
   schedule.warps = static_cast<int>(warps);
   return schedule;
 }

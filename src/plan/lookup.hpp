@@ -40,10 +40,10 @@ struct Lookup {
   Index position;
   int64_t shift = 0;
   double scale = 1.0;
-  bool aligned = false;                  // align_corners
-  bool copies = false;                   // the axis keeps its extent
-  DType work = DType::f32;               // of the arithmetic on fractions
-  std::vector<kernel_ir::Guard> guards;  // where the coordinate is needed
+  bool aligned = false;             // align_corners
+  bool copies = false;              // the axis keeps its extent
+  DType work = DType::f32;          // of the arithmetic on fractions
+  std::vector<flat::Guard> guards;  // where the coordinate is needed
 
   bool operator==(const Lookup&) const = default;
 };
@@ -62,7 +62,7 @@ class Lookups {
   const Lookup& of_axis(int axis) const { return lookups_[static_cast<size_t>(axis - own_axes_)]; }
 
   // What the lookups made next are needed under.
-  std::vector<kernel_ir::Guard> guards;
+  std::vector<flat::Guard> guards;
 
  private:
   int own_axes_ = 0;

@@ -6,8 +6,8 @@
 
 namespace kw::plan {
 
-using kernel_ir::Expr;
-using kernel_ir::ExprKind;
+using flat::Expr;
+using flat::ExprKind;
 
 namespace {
 
@@ -18,7 +18,7 @@ constexpr int64_t kShortestAxis = 32;
 class AtPlace {
  public:
   AtPlace(KernelBuilder& build, int axis, ExprId place)
-      : build_(build), axis_(axis), place_(place), varies_(kernel_ir::axes_of_exprs(build.kernel())) {}
+      : build_(build), axis_(axis), place_(place), varies_(flat::axes_of_exprs(build.kernel())) {}
 
   // kNoExpr: not expressible.
   ExprId at(ExprId id) {
@@ -42,14 +42,14 @@ class AtPlace {
     for (const IndexTerm& term : index.terms)
       if (term.axis == axis_) reach += std::abs(term.coefficient) * build_.kernel().axes[axis_].extent;
     const DType dtype = reach <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
-    ExprId sum = kernel_ir::kNoExpr;
+    ExprId sum = flat::kNoExpr;
     for (const IndexTerm& term : index.terms) {
       if (term.axis != axis_) continue;
       ExprId part = build_.cast(place_, dtype);
       if (term.divisor != 1) part = build_.binary(ScalarOp::kFloorDiv, part, build_.integer(term.divisor, dtype));
       if (term.modulus != 0) part = build_.binary(ScalarOp::kRemainder, part, build_.integer(term.modulus, dtype));
       part = build_.mul(part, build_.integer(term.coefficient, dtype));
-      sum = sum == kernel_ir::kNoExpr ? part : build_.add(sum, part);
+      sum = sum == flat::kNoExpr ? part : build_.add(sum, part);
     }
     std::erase_if(index.terms, [&](const IndexTerm& term) { return term.axis == axis_; });
     return sum;
@@ -62,20 +62,20 @@ class AtPlace {
       const ExprId part = build_.cast(along, expr.dtype);
       return build_.is_constant(rest, 0.0) ? part : build_.add(part, rest);
     }
-    if (kernel_ir::is_load(expr)) return loaded(std::move(expr));
-    if (expr.kind != ExprKind::kOp) return kernel_ir::kNoExpr;
+    if (flat::is_load(expr)) return loaded(std::move(expr));
+    if (expr.kind != ExprKind::kOp) return flat::kNoExpr;
     for (ExprId& operand : expr.operands)
-      if ((operand = at(operand)) == kernel_ir::kNoExpr) return kernel_ir::kNoExpr;
+      if ((operand = at(operand)) == flat::kNoExpr) return flat::kNoExpr;
     expr.name.clear();
     return build_.insert(std::move(expr));
   }
 
   ExprId loaded(Expr expr) {
     const auto& guards = expr.access.guards;
-    const auto looks = [&](const kernel_ir::Guard& guard) { return mentions(guard.index); };
-    if (std::any_of(guards.begin(), guards.end(), looks)) return kernel_ir::kNoExpr;
+    const auto looks = [&](const flat::Guard& guard) { return mentions(guard.index); };
+    if (std::any_of(guards.begin(), guards.end(), looks)) return flat::kNoExpr;
     for (ExprId& operand : expr.operands)
-      if ((operand = at(operand)) == kernel_ir::kNoExpr) return kernel_ir::kNoExpr;
+      if ((operand = at(operand)) == flat::kNoExpr) return flat::kNoExpr;
     if (mentions(expr.access.index)) {
       const ExprId by = moved(expr.access.index);
       if (expr.kind == ExprKind::kLoad) expr.operands = {by};
@@ -95,10 +95,10 @@ class AtPlace {
 };
 
 // The one reduce axis; -1 where there are several.
-int reduce_axis_of(const kernel_ir::Kernel& kernel) {
+int reduce_axis_of(const flat::Kernel& kernel) {
   int found = -1;
   for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
-    if (kernel.axes[axis].kind != kernel_ir::AxisKind::kReduce) continue;
+    if (kernel.axes[axis].kind != flat::AxisKind::kReduce) continue;
     if (found >= 0) return -1;
     found = axis;
   }
@@ -124,7 +124,7 @@ std::optional<ExprId> picked_sum(KernelBuilder& build, ExprId operand) {
   if (is_position(build.expr(number), axis)) std::swap(number, position);
   if (!is_position(build.expr(position), axis)) return std::nullopt;
   if (!is_integral(build.dtype(number)) || build.dtype(number) == DType::b1) return std::nullopt;
-  if (kernel_ir::axes_of_exprs(build.kernel())[number][axis]) return std::nullopt;
+  if (flat::axes_of_exprs(build.kernel())[number][axis]) return std::nullopt;
 
   if (size_of(build.dtype(number)) < 4) number = build.cast(number, DType::i32);  // too narrow for the extent
   const DType dtype = build.dtype(number);
@@ -134,7 +134,7 @@ std::optional<ExprId> picked_sum(KernelBuilder& build, ExprId operand) {
   const ExprId inside = build.op(ScalarOp::kLogicalAnd, DType::b1, {begins, ends});
   build.name(inside, "inside");
   const ExprId value = AtPlace(build, axis, build.select(inside, number, none)).at(choice.operands[1]);
-  if (value == kernel_ir::kNoExpr) return std::nullopt;
+  if (value == flat::kNoExpr) return std::nullopt;
   return build.select(inside, value, build.constant(0.0, build.dtype(value)));
 }
 

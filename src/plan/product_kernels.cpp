@@ -134,20 +134,20 @@ KernelSchedule split_schedule(const std::vector<OperandDimension>& dimensions) {
 
 // [buffer] Is every element that the group's kernel reads or writes of it where the product's own would be?
 std::vector<bool> walked_like_the_product(const LoweredGroup& after) {
-  const kernel_ir::Kernel& kernel = after.kernel;
+  const flat::Kernel& kernel = after.kernel;
   const int product = product_buffer(after);
-  const auto load = std::find_if(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-    return kernel_ir::is_load(expr) && expr.access.buffer == product;
+  const auto load = std::find_if(kernel.exprs.begin(), kernel.exprs.end(), [&](const flat::Expr& expr) {
+    return flat::is_load(expr) && expr.access.buffer == product;
   });
   std::vector<bool> plain(kernel.buffers.size());
   for (size_t buffer = 0; buffer < plain.size(); ++buffer)
     plain[buffer] = kernel.buffers[buffer].elements == kw::product(after.product->result_shape());
-  const auto see = [&](const kernel_ir::Access& access) {
+  const auto see = [&](const flat::Access& access) {
     if (!(access.index == load->access.index)) plain[access.buffer] = false;
   };
-  for (const kernel_ir::Expr& expr : kernel.exprs)
-    if (kernel_ir::is_load(expr)) see(expr.access);
-  for (const kernel_ir::Store& store : kernel.stores) see(store.access);
+  for (const flat::Expr& expr : kernel.exprs)
+    if (flat::is_load(expr)) see(expr.access);
+  for (const flat::Store& store : kernel.stores) see(store.access);
   return plain;
 }
 
@@ -183,8 +183,8 @@ Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector
     if (const auto known = buffers.find(buffer); known != buffers.end()) {
       access.buffer = known->second;
     } else {
-      const kernel_ir::Buffer& one = after.kernel.buffers[buffer];
-      const bool read = one.role == kernel_ir::BufferRole::kInput;
+      const flat::Buffer& one = after.kernel.buffers[buffer];
+      const bool read = one.role == flat::BufferRole::kInput;
       access.buffer = buffers[buffer] = draft.buffer(
           one.name, one.dtype, plain[buffer] ? shape : Shape{one.elements}, plain[buffer] ? strides : Shape{},
           read ? kernel::BufferRole::kInput : kernel::BufferRole::kOutput, after.buffers[buffer]);
@@ -193,7 +193,7 @@ Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector
       // What is stored depends on all axes but a folded one, be their extent 1: so has the place.
       kernel::Index where = index;
       for (size_t dim = 0; dim < shape.size(); ++dim)
-        if (after.kernel.buffers[buffer].role == kernel_ir::BufferRole::kOutput && shape[dim] == 1)
+        if (after.kernel.buffers[buffer].role == flat::BufferRole::kOutput && shape[dim] == 1)
           where = where + places[dim];
       // Neighbours of a window's place are to be known as such.
       access.coordinates.push_back(
@@ -514,7 +514,7 @@ std::vector<ExprId> ProductKernels::store_results(KernelDraft& draft, const Lowe
   Lift lift = lift_after(draft, after, places, value, window);
   const std::vector<bool> plain = walked_like_the_product(after);
   std::vector<ExprId> folded;
-  for (const kernel_ir::Store& store : after.kernel.stores) {
+  for (const flat::Store& store : after.kernel.stores) {
     if (after.buffers[store.access.buffer] < 0) {
       folded.push_back(lift.expr(store.value));
       continue;

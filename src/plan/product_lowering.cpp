@@ -11,11 +11,11 @@
 namespace kw::plan {
 namespace {
 
-using kernel_ir::Kernel;
+using flat::Kernel;
 
-const kernel_ir::Access* load_of(const Kernel& kernel, int buffer) {
-  for (const kernel_ir::Expr& expr : kernel.exprs)
-    if (kernel_ir::is_load(expr) && expr.access.buffer == buffer) return &expr.access;
+const flat::Access* load_of(const Kernel& kernel, int buffer) {
+  for (const flat::Expr& expr : kernel.exprs)
+    if (flat::is_load(expr) && expr.access.buffer == buffer) return &expr.access;
   return nullptr;
 }
 
@@ -24,20 +24,20 @@ LoweredGroup plain(const GraphFacts& facts, const Product& product) {
   LoweredGroup group;
   Kernel& kernel = group.kernel;
   const TensorType& type = facts.graph.type(product.result);
-  kernel_ir::Axis axis;
+  flat::Axis axis;
   axis.name = "element";
   axis.extent = type.elements();
   kernel.axes = {axis};
   const std::string name = facts.graph.values[product.result].name;
-  kernel.buffers = {{name, type.dtype, type.elements(), kernel_ir::BufferRole::kInput, true},
-                    {name + "_out", type.dtype, type.elements(), kernel_ir::BufferRole::kOutput, true}};
+  kernel.buffers = {{name, type.dtype, type.elements(), flat::BufferRole::kInput, true},
+                    {name + "_out", type.dtype, type.elements(), flat::BufferRole::kOutput, true}};
   group.buffers = {product.result, product.result};
-  kernel_ir::Expr load;
-  load.kind = kernel_ir::ExprKind::kLoad;
+  flat::Expr load;
+  load.kind = flat::ExprKind::kLoad;
   load.dtype = type.dtype;
   load.access.index.terms = {{0, 1, 1, 0}};
   kernel.exprs = {load};
-  kernel_ir::Store store;
+  flat::Store store;
   store.access.buffer = 1;
   store.access.index = load.access.index;
   store.value = 0;
@@ -48,31 +48,31 @@ LoweredGroup plain(const GraphFacts& facts, const Product& product) {
 // The product is read by others, too.
 void store_product(LoweredGroup& group, const GraphFacts& facts) {
   const int read = product_buffer(group);
-  kernel_ir::Buffer buffer = group.kernel.buffers[read];
+  flat::Buffer buffer = group.kernel.buffers[read];
   buffer.name = facts.graph.values[group.product->result].name + "_out";
-  buffer.role = kernel_ir::BufferRole::kOutput;
-  kernel_ir::Store store;
+  buffer.role = flat::BufferRole::kOutput;
+  flat::Store store;
   store.access.buffer = static_cast<int>(group.kernel.buffers.size());
   store.access.index = load_of(group.kernel, read)->index;
-  const auto load = std::find_if(
-      group.kernel.exprs.begin(), group.kernel.exprs.end(),
-      [&](const kernel_ir::Expr& expr) { return kernel_ir::is_load(expr) && expr.access.buffer == read; });
-  store.value = static_cast<kernel_ir::ExprId>(load - group.kernel.exprs.begin());
+  const auto load = std::find_if(group.kernel.exprs.begin(), group.kernel.exprs.end(), [&](const flat::Expr& expr) {
+    return flat::is_load(expr) && expr.access.buffer == read;
+  });
+  store.value = static_cast<flat::ExprId>(load - group.kernel.exprs.begin());
   group.kernel.buffers.push_back(std::move(buffer));
   group.buffers.push_back(group.product->result);
   group.kernel.stores.push_back(store);
 }
 
 bool reads_in_one_order(const Kernel& kernel, int buffer) {
-  const kernel_ir::Access& first = *load_of(kernel, buffer);
-  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-    return !kernel_ir::is_load(expr) || expr.access.buffer != buffer || expr.access.index == first.index;
+  const flat::Access& first = *load_of(kernel, buffer);
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const flat::Expr& expr) {
+    return !flat::is_load(expr) || expr.access.buffer != buffer || expr.access.index == first.index;
   });
 }
 
-bool uses_serial_axis(const Kernel& kernel, const kernel_ir::Access& access) {
+bool uses_serial_axis(const Kernel& kernel, const flat::Access& access) {
   for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
-    if (kernel_ir::is_serial(kernel.axes[axis]) && uses_axis(access, static_cast<int>(axis))) return true;
+    if (flat::is_serial(kernel.axes[axis]) && uses_axis(access, static_cast<int>(axis))) return true;
   return false;
 }
 
@@ -80,13 +80,13 @@ bool uses_serial_axis(const Kernel& kernel, const kernel_ir::Access& access) {
 bool folds_statistics_alone(const Kernel& kernel) {
   std::vector<bool> folded(kernel.exprs.size());  // is a fold, or made of one
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
-    const kernel_ir::Expr& expr = kernel.exprs[id];
-    for (kernel_ir::ExprId operand : expr.operands) folded[id] = folded[id] || folded[operand];
-    if (expr.kind != kernel_ir::ExprKind::kReduce) continue;
-    if (folded[id] || expr.reduce != kernel_ir::ReduceOp::kMoments) return false;
+    const flat::Expr& expr = kernel.exprs[id];
+    for (flat::ExprId operand : expr.operands) folded[id] = folded[id] || folded[operand];
+    if (expr.kind != flat::ExprKind::kReduce) continue;
+    if (folded[id] || expr.reduce != flat::ReduceOp::kMoments) return false;
     folded[id] = true;
   }
-  return std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const kernel_ir::Store& store) {
+  return std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const flat::Store& store) {
     return folded[store.value] != uses_serial_axis(kernel, store.access);
   });
 }
@@ -102,7 +102,7 @@ std::optional<FoldedStatistics> statistics_folded_by(const LoweredGroup& group) 
   const int64_t row = strides[product.batch.size()];
   std::vector<size_t> parallel;
   for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
-    if (kernel.axes[axis].extent > 1 && !kernel_ir::is_serial(kernel.axes[axis])) parallel.push_back(axis);
+    if (kernel.axes[axis].extent > 1 && !flat::is_serial(kernel.axes[axis])) parallel.push_back(axis);
   const int64_t folds = std::accumulate(parallel.begin(), parallel.end(), int64_t{1},
                                         [&](int64_t count, size_t axis) { return count * kernel.axes[axis].extent; });
   const bool is_one_axis = parallel.size() == 1;
@@ -122,27 +122,27 @@ std::optional<FoldedStatistics> statistics_folded_by(const LoweredGroup& group) 
 void take_folds_out(LoweredGroup& group, FoldedStatistics folded) {
   LoweredGroup statistics = group;
   Kernel& kernel = group.kernel;
-  const auto runs_along = [&](const kernel_ir::Store& store) { return uses_serial_axis(kernel, store.access); };
+  const auto runs_along = [&](const flat::Store& store) { return uses_serial_axis(kernel, store.access); };
   std::erase_if(statistics.kernel.stores, runs_along);
   drop_unused(statistics.kernel);
-  const kernel_ir::Index place = load_of(kernel, product_buffer(group))->index;
-  std::vector<kernel_ir::Store> stores;
+  const flat::Index place = load_of(kernel, product_buffer(group))->index;
+  std::vector<flat::Store> stores;
   std::copy_if(kernel.stores.begin(), kernel.stores.end(), std::back_inserter(stores), runs_along);
   int folds = 0;
-  for (kernel_ir::ExprId id = 0; id < static_cast<kernel_ir::ExprId>(kernel.exprs.size()); ++id) {
-    const kernel_ir::Expr& expr = kernel.exprs[id];
-    if (expr.kind != kernel_ir::ExprKind::kReduce || kernel_ir::siblings_of(kernel, id).front() != id) continue;
-    kernel_ir::Store store;
+  for (flat::ExprId id = 0; id < static_cast<flat::ExprId>(kernel.exprs.size()); ++id) {
+    const flat::Expr& expr = kernel.exprs[id];
+    if (expr.kind != flat::ExprKind::kReduce || flat::siblings_of(kernel, id).front() != id) continue;
+    flat::Store store;
     store.access.buffer = static_cast<int>(kernel.buffers.size());
     store.access.index = place;
     store.value = expr.operands[0];
     stores.push_back(store);
     kernel.buffers.push_back({"folded_" + std::to_string(folds), DType::f32, kw::product(group.product->result_shape()),
-                              kernel_ir::BufferRole::kOutput, true});
+                              flat::BufferRole::kOutput, true});
     group.buffers.push_back(-1 - folds++);
   }
   kernel.stores = std::move(stores);
-  for (kernel_ir::Axis& axis : kernel.axes) axis.kind = kernel_ir::AxisKind::kParallel;
+  for (flat::Axis& axis : kernel.axes) axis.kind = flat::AxisKind::kParallel;
   drop_unused(kernel);
   folded.group = std::make_shared<const LoweredGroup>(std::move(statistics));
   group.statistics = std::move(folded);
@@ -152,15 +152,15 @@ void take_folds_out(LoweredGroup& group, FoldedStatistics folded) {
 
 bool folds(const Kernel& kernel) {
   return std::any_of(kernel.axes.begin(), kernel.axes.end(),
-                     [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); });
+                     [](const flat::Axis& axis) { return flat::is_serial(axis); });
 }
 
-bool covers(const Kernel& kernel, const kernel_ir::Access& access, int64_t elements) {
+bool covers(const Kernel& kernel, const flat::Access& access, int64_t elements) {
   if (access.index.constant != 0 || !access.guards.empty()) return false;
   std::vector<size_t> order(kernel.axes.size());
   std::iota(order.begin(), order.end(), 0);
   std::vector<int64_t> distances(kernel.axes.size(), 0);
-  for (const kernel_ir::IndexTerm& term : access.index.terms) {
+  for (const flat::IndexTerm& term : access.index.terms) {
     if (term.divisor != 1 || term.modulus != 0 || distances[term.axis] != 0) return false;
     distances[term.axis] = term.coefficient;
   }
@@ -176,23 +176,22 @@ bool covers(const Kernel& kernel, const kernel_ir::Access& access, int64_t eleme
 
 int product_buffer(const LoweredGroup& group) {
   for (size_t buffer = 0; buffer < group.buffers.size(); ++buffer)
-    if (group.buffers[buffer] == group.product->result &&
-        group.kernel.buffers[buffer].role == kernel_ir::BufferRole::kInput)
+    if (group.buffers[buffer] == group.product->result && group.kernel.buffers[buffer].role == flat::BufferRole::kInput)
       return static_cast<int>(buffer);
   return -1;
 }
 
 std::vector<int64_t> distances_in_product(const LoweredGroup& group) {
   std::vector<int64_t> distances(group.kernel.axes.size(), 1);
-  const kernel_ir::Access* access = load_of(group.kernel, product_buffer(group));
+  const flat::Access* access = load_of(group.kernel, product_buffer(group));
   KW_ASSERT(access, "a group with a product does not read it");
-  for (const kernel_ir::IndexTerm& term : access->index.terms) distances[term.axis] = term.coefficient;
+  for (const flat::IndexTerm& term : access->index.terms) distances[term.axis] = term.coefficient;
   return distances;
 }
 
 std::optional<size_t> folded_dimension(const LoweredGroup& group) {
   const Kernel& kernel = group.kernel;
-  const auto is_folded = [](const kernel_ir::Axis& axis) { return kernel_ir::is_serial(axis); };
+  const auto is_folded = [](const flat::Axis& axis) { return flat::is_serial(axis); };
   const auto axis = std::find_if(kernel.axes.begin(), kernel.axes.end(), is_folded);
   if (axis == kernel.axes.end() || std::count_if(kernel.axes.begin(), kernel.axes.end(), is_folded) > 1)
     return std::nullopt;
@@ -207,7 +206,7 @@ std::optional<std::vector<int64_t>> folded_windows(const LoweredGroup& group, co
   const Kernel& kernel = group.kernel;
   const Product& product = *group.product;
   if (!folds(kernel) || product.batch.size() > 1 || kw::product(lengths) != product.columns) return std::nullopt;
-  const kernel_ir::Access& load = *load_of(kernel, product_buffer(group));
+  const flat::Access& load = *load_of(kernel, product_buffer(group));
   const bool is_plain = load.index.constant == 0 && load.guards.empty() &&
                         std::all_of(load.index.terms.begin(), load.index.terms.end(),
                                     [](const auto& term) { return term.divisor == 1 && term.modulus == 0; });
@@ -218,7 +217,7 @@ std::optional<std::vector<int64_t>> folded_windows(const LoweredGroup& group, co
   for (size_t dim = lengths.size() - 1; dim-- > 0;) of_dims[dim] = of_dims[dim + 1] * lengths[dim + 1];
   std::vector<size_t> parallel;
   for (size_t axis = 0; axis < kernel.axes.size(); ++axis) {
-    if (!kernel_ir::is_serial(kernel.axes[axis])) {
+    if (!flat::is_serial(kernel.axes[axis])) {
       parallel.push_back(axis);
       continue;
     }
@@ -264,9 +263,8 @@ std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::sp
   const int64_t elements = facts.graph.type(product.result).elements();
   const bool has_windows = !lengths.empty() && !is_stored && reads_in_one_order(kernel, buffer) &&
                            folded_windows(*group, lengths);
-  for (const kernel_ir::Expr& expr : kernel.exprs)
-    if (kernel_ir::is_load(expr) && expr.access.buffer == buffer && !has_windows &&
-        !covers(kernel, expr.access, elements))
+  for (const flat::Expr& expr : kernel.exprs)
+    if (flat::is_load(expr) && expr.access.buffer == buffer && !has_windows && !covers(kernel, expr.access, elements))
       return std::nullopt;
   if (auto statistics = folds(kernel) && !lengths.empty() ? statistics_folded_by(*group) : std::nullopt)
     take_folds_out(*group, *std::move(statistics));

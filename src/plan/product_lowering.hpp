@@ -1,4 +1,4 @@
-// A group of a matrix product and what follows it, element by element or folded over one dimension: the KernelIR of
+// A group of a matrix product and what follows it, element by element or folded over one dimension: the flat kernel of
 // what follows, and where in it the product's elements stand.
 #pragma once
 
@@ -31,7 +31,7 @@ std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const 
                                        const std::vector<ValueId>& outputs, const Shape& lengths);
 
 // Does the kernel fold anything?
-bool folds(const kernel_ir::Kernel& kernel);
+bool folds(const flat::Kernel& kernel);
 
 // The dimension of the product (batch axes, row, column) that the group's kernel folds; nullopt where it folds nothing.
 std::optional<size_t> folded_dimension(const LoweredGroup& group);
@@ -42,7 +42,7 @@ std::optional<size_t> folded_dimension(const LoweredGroup& group);
 std::optional<std::vector<int64_t>> folded_windows(const LoweredGroup& group, const Shape& lengths);
 
 // Does the access meet every one of `elements` once, in the order of memory along some order of the kernel's axes?
-bool covers(const kernel_ir::Kernel& kernel, const kernel_ir::Access& access, int64_t elements);
+bool covers(const flat::Kernel& kernel, const flat::Access& access, int64_t elements);
 
 // The buffer through which the group's kernel reads its product.
 int product_buffer(const LoweredGroup& group);

@@ -9,7 +9,7 @@ namespace kw::plan {
 
 namespace {
 
-using kernel_ir::ReduceOp;
+using flat::ReduceOp;
 
 const ValueList* indices_of(const Node& node) {
   const Argument* indices = node.find("indices");

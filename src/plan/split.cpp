@@ -9,14 +9,14 @@
 
 namespace kw::plan {
 
-using kernel_ir::Access;
-using kernel_ir::Axis;
-using kernel_ir::AxisKind;
-using kernel_ir::Buffer;
-using kernel_ir::BufferRole;
-using kernel_ir::Expr;
-using kernel_ir::ExprKind;
-using kernel_ir::Kernel;
+using flat::Access;
+using flat::Axis;
+using flat::AxisKind;
+using flat::Buffer;
+using flat::BufferRole;
+using flat::Expr;
+using flat::ExprKind;
+using flat::Kernel;
 
 namespace {
 
@@ -32,14 +32,13 @@ ReduceOp combining(ReduceOp op) {
 std::vector<ExprId> first_reductions(const Kernel& kernel) {
   std::vector<ExprId> first;
   for (ExprId id = 0; id < static_cast<ExprId>(kernel.exprs.size()); ++id)
-    if (kernel.exprs[id].kind == ExprKind::kReduce && kernel_ir::siblings_of(kernel, id).front() == id)
-      first.push_back(id);
+    if (kernel.exprs[id].kind == ExprKind::kReduce && flat::siblings_of(kernel, id).front() == id) first.push_back(id);
   return first;
 }
 
 // One reduction (with all its components) and the scratch tensors that hold its parts' results.
 struct Partial {
-  ExprId first = kernel_ir::kNoExpr;
+  ExprId first = flat::kNoExpr;
   std::vector<int> scratch;  // per component, of the parts
   std::vector<int> whole;    // per component, of the rows; made with through_statistics
 };
@@ -63,7 +62,7 @@ class Splitter {
   std::optional<SplitKernels> run() {
     if (!make_partial()) return std::nullopt;
     const Kernel& kernel = group_.kernel;
-    std::vector<kernel_ir::Store> full, kept;
+    std::vector<flat::Store> full, kept;
     for (const auto& store : kernel.stores) {
       bool reduce = false;
       for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis)
@@ -159,7 +158,7 @@ class Splitter {
 
   // The Reduce expression of that component, made where the group did not ask for it.
   static ExprId component_of(Kernel& kernel, ExprId first, int component) {
-    for (ExprId id : kernel_ir::siblings_of(kernel, first))
+    for (ExprId id : flat::siblings_of(kernel, first))
       if (kernel.exprs[id].component == component) return id;
     Expr copy = kernel.exprs[first];
     copy.component = component;
@@ -174,7 +173,7 @@ class Splitter {
     return name;
   }
 
-  void make_finish(const std::vector<kernel_ir::Store>& stores, bool full) {
+  void make_finish(const std::vector<flat::Store>& stores, bool full) {
     LoweredGroup finish = group_;
     Kernel& kernel = finish.kernel;
     kernel.stores = stores;
@@ -227,7 +226,7 @@ class Splitter {
   }
 
   // Every axis is parallel now and every Reduce a load of its row's result.
-  void make_pointwise_finish(const std::vector<kernel_ir::Store>& stores) {
+  void make_pointwise_finish(const std::vector<flat::Store>& stores) {
     LoweredGroup finish = group_;
     Kernel& kernel = finish.kernel;
     kernel.stores = stores;
@@ -237,7 +236,7 @@ class Splitter {
     for (ExprId id = 0; id < static_cast<ExprId>(kernel.exprs.size()); ++id) {
       if (group_.kernel.exprs[id].kind != ExprKind::kReduce) continue;
       Expr& expr = kernel.exprs[id];
-      const ExprId first = kernel_ir::siblings_of(group_.kernel, id).front();
+      const ExprId first = flat::siblings_of(group_.kernel, id).front();
       const auto one = std::find_if(partials_.begin(), partials_.end(),
                                     [&](const Partial& partial) { return partial.first == first; });
       const int component = expr.component;
@@ -257,7 +256,7 @@ class Splitter {
   void rewrite_reductions(LoweredGroup& finish, const Index& place) {
     const std::vector<Expr> old = finish.kernel.exprs;
     std::vector<Expr> fresh;
-    std::vector<ExprId> moved(old.size(), kernel_ir::kNoExpr);
+    std::vector<ExprId> moved(old.size(), flat::kNoExpr);
     auto push = [&](Expr expr) {
       fresh.push_back(std::move(expr));
       return static_cast<ExprId>(fresh.size()) - 1;
@@ -267,8 +266,8 @@ class Splitter {
       Expr expr = old[id];
       for (ExprId& operand : expr.operands) operand = moved[operand];
       if (expr.kind == ExprKind::kReduce) {
-        const ExprId first = kernel_ir::siblings_of(finish.kernel, id).front();  // its kernel has components that the
-                                                                                 // group did not ask for
+        const ExprId first = flat::siblings_of(finish.kernel, id).front();  // its kernel has components that the
+                                                                            // group did not ask for
         auto& operands = operands_of[first];
         if (operands.empty()) {
           const auto one = std::find_if(partials_.begin(), partials_.end(),
@@ -320,7 +319,7 @@ class Splitter {
     Kernel& kernel = group.kernel;
     std::vector<bool> used(kernel.buffers.size(), false);
     for (const Expr& expr : kernel.exprs)
-      if (kernel_ir::is_load(expr)) used[expr.access.buffer] = true;
+      if (flat::is_load(expr)) used[expr.access.buffer] = true;
     for (const auto& store : kernel.stores) used[store.access.buffer] = true;
     std::vector<int> moved(kernel.buffers.size(), -1);
     std::vector<Buffer> buffers;
@@ -333,7 +332,7 @@ class Splitter {
         values.push_back(group.buffers[id]);
       }
     for (Expr& expr : kernel.exprs)
-      if (kernel_ir::is_load(expr)) expr.access.buffer = moved[expr.access.buffer];
+      if (flat::is_load(expr)) expr.access.buffer = moved[expr.access.buffer];
     for (auto& store : kernel.stores) store.access.buffer = moved[store.access.buffer];
     kernel.buffers = std::move(buffers);
     group.buffers = std::move(values);

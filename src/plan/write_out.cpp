@@ -13,14 +13,14 @@ namespace kw::plan {
 
 namespace {
 
-using kernel_ir::Access;
-using kernel_ir::Axis;
-using kernel_ir::AxisKind;
-using kernel_ir::Expr;
-using kernel_ir::ExprKind;
-using kernel_ir::Guard;
-using kernel_ir::Kernel;
-using kernel_ir::Store;
+using flat::Access;
+using flat::Axis;
+using flat::AxisKind;
+using flat::Expr;
+using flat::ExprKind;
+using flat::Guard;
+using flat::Kernel;
+using flat::Store;
 
 // Per axis of the old kernel: which of the neighbouring points, or which offset.
 using Place = std::vector<int64_t>;
@@ -28,7 +28,7 @@ using Place = std::vector<int64_t>;
 class Writer {
  public:
   Writer(const Kernel& old, const std::vector<int64_t>& repeats)
-      : old_(old), repeats_(repeats), varies_(kernel_ir::axes_of_exprs(old)), new_(frame(old, repeats)), build_(new_) {
+      : old_(old), repeats_(repeats), varies_(flat::axes_of_exprs(old)), new_(frame(old, repeats)), build_(new_) {
     extents_ = extents_of(new_);
   }
 
@@ -87,7 +87,7 @@ class Writer {
   }
 
   void write(const Store& store, const Place& place) {
-    const std::vector<bool> axes = kernel_ir::axes_of_access(old_, store.access);
+    const std::vector<bool> axes = flat::axes_of_access(old_, store.access);
     for (size_t axis = 0; axis < parallel(); ++axis)
       if (!axes[axis] && place[axis] > 0) return;
     Store made{store.access, value(store.value, place)};
@@ -141,10 +141,10 @@ class Writer {
 
   ExprId folded(const Expr& expr, Place place, size_t axis) {
     if (axis == old_.axes.size()) return counted(expr, place);
-    ExprId result = kernel_ir::kNoExpr;
+    ExprId result = flat::kNoExpr;
     for (place[axis] = 0; place[axis] < old_.axes[axis].extent; ++place[axis]) {
       const ExprId one = folded(expr, place, axis + 1);
-      result = result == kernel_ir::kNoExpr ? one : build_.op(*kernel::step_of(expr.reduce), expr.dtype, {result, one});
+      result = result == flat::kNoExpr ? one : build_.op(*kernel::step_of(expr.reduce), expr.dtype, {result, one});
     }
     return result;
   }

@@ -15,7 +15,7 @@
 namespace kw {
 namespace {
 
-using namespace kernel_ir;
+using namespace plan::flat;
 
 constexpr std::pair<std::string_view, BufferRole> kBufferRoles[] = {
     {"input", BufferRole::kInput}, {"output", BufferRole::kOutput}, {"scratch", BufferRole::kScratch}};

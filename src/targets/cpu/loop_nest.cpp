@@ -6,7 +6,7 @@
 
 namespace kw::cpu {
 
-using namespace kw::kernel_ir;
+using namespace plan::flat;
 
 namespace {
 
@@ -29,7 +29,7 @@ constexpr int kNeverShort = 1000;            // what a short axis has to make up
 class Planner {
  public:
   explicit Planner(const Simplified& simplified)
-      : kernel_(simplified.kernel), hints_(simplified.hints), scatters_(kernel_ir::scatters(kernel_)) {
+      : kernel_(simplified.kernel), hints_(simplified.hints), scatters_(plan::flat::scatters(kernel_)) {
     axes_ = axes_of_exprs(kernel_);
     for (size_t id = 0; id < expr_count(); ++id)
       if (kernel_.exprs[id].kind == ExprKind::kScatter) axes_[id].assign(kernel_.axes.size(), true);
@@ -115,7 +115,7 @@ class Planner {
     const int best_score = scores.empty() ? 0 : scores[choice].first;
     if (!scores.empty()) nest_.vector_axis = scores[choice].second;
     // A sort wants its row whole. Rows lie side by side only where the cache lines of several are the same.
-    const bool sorts = kernel_ir::sorts(kernel_);
+    const bool sorts = plan::flat::sorts(kernel_);
     if (sorts && best_score <= 0) nest_.vector_axis = -1;
     if (scans() && (sorts || nest_.vector_axis < 0 || best_score < 0) && !reduces()) {
       nest_.form = LoopForm::kScanRows;
@@ -209,7 +209,7 @@ class Planner {
 
   void choose_piece(int64_t programs) {
     const int64_t piece = or_else(hints_.choices.piece, kPiece);
-    if (extent(nest_.vector_axis) > 2 * piece && !kernel_ir::sorts(kernel_)) nest_.piece = piece;
+    if (extent(nest_.vector_axis) > 2 * piece && !plan::flat::sorts(kernel_)) nest_.piece = piece;
     if (nest_.row_axis < 0) return;
     const int64_t rows = extent(nest_.row_axis);
     int64_t block = std::min(rows, or_else(hints_.choices.rows, kSideBySide));

@@ -1,12 +1,12 @@
 // Folds that may end before their axis does: windows and bags whose length only an index or the data tell.
 #pragma once
 
-#include "emit/kernel_ir.hpp"
+#include "plan/flat_kernel.hpp"
 
 namespace kw::cpu {
 
 // From some place on along `axis`, does the Reduce take nothing in, for it says so by a condition (axis < expression)
 // whose bound is the same along all serial axes?
-bool ends_early_along(const kernel_ir::Kernel& kernel, int axis, kernel_ir::ExprId reduce);
+bool ends_early_along(const plan::flat::Kernel& kernel, int axis, plan::flat::ExprId reduce);
 
 }  // namespace kw::cpu

@@ -17,10 +17,10 @@
 namespace kw::cpu {
 
 using namespace plan;
-using kernel_ir::Expr;
-using kernel_ir::ExprId;
-using kernel_ir::ExprKind;
-using kernel_ir::Kernel;
+using flat::Expr;
+using flat::ExprId;
+using flat::ExprKind;
+using flat::Kernel;
 
 namespace {
 
@@ -38,7 +38,7 @@ bool chooses(const Kernel& kernel, const LoopNest& nest) {
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const Expr& expr = kernel.exprs[id];
     const bool selects = expr.kind == ExprKind::kOp && expr.op == kernel::ScalarOp::kSelect;
-    if (nest.needed[id] && (selects || (kernel_ir::is_load(expr) && !expr.access.guards.empty()))) return true;
+    if (nest.needed[id] && (selects || (flat::is_load(expr) && !expr.access.guards.empty()))) return true;
   }
   return false;
 }
@@ -75,11 +75,11 @@ Kernel with_wide_sums(const Kernel& kernel) {
     moved.push_back(static_cast<ExprId>(wide.exprs.size()) - 1);
     if (widens) moved.back() = cast(moved.back(), old.dtype, old.name.empty() ? noun_for(old, kernel) : old.name);
   }
-  for (kernel_ir::Store& store : wide.stores) store.value = moved[store.value];
+  for (flat::Store& store : wide.stores) store.value = moved[store.value];
   return wide;
 }
 
-// A kernel whose parts store what one kernel in KernelIR does, each along axes of its own.
+// A kernel whose parts store what one flat kernel does, each along axes of its own.
 class PartsDraft {
  public:
   explicit PartsDraft(LoweredGroup group) : group_(std::move(group)), draft_(group_.kernel.name, group_.kernel.doc) {}
@@ -106,7 +106,7 @@ class PartsDraft {
  private:
   void add_buffers() {
     for (size_t buffer = 0; buffer < group_.kernel.buffers.size(); ++buffer) {
-      const kernel_ir::Buffer& one = group_.kernel.buffers[buffer];
+      const flat::Buffer& one = group_.kernel.buffers[buffer];
       const int made = draft_.buffer(one.name, one.dtype, {one.elements}, {},
                                      role_of(group_.kernel, static_cast<int>(buffer)), group_.buffers[buffer]);
       if (!one.aligned) draft_.build.align(made, size_of(one.dtype));
@@ -120,8 +120,8 @@ class PartsDraft {
     std::vector<kernel::Index> axes(kernel.axes.size(), kernel::Index(0));
     for (const int axis : loops_of(part)) {
       KW_ASSERT(kernel.axes[axis].extent > 0, "what has no elements is the library's (plan/op_table.cpp)");
-      const bool folds = kernel.axes[axis].kind == kernel_ir::AxisKind::kReduce;
-      if (kernel.axes[axis].extent == 1 && !kernel_ir::is_serial(kernel.axes[axis])) continue;
+      const bool folds = kernel.axes[axis].kind == flat::AxisKind::kReduce;
+      if (kernel.axes[axis].extent == 1 && !flat::is_serial(kernel.axes[axis])) continue;
       const lower::AxisSchedule how = schedule_of(part, axis);
       const std::string name = name_of_axis(kernel.axes[axis].name);
       const kernel::Symbol symbol = draft_.mapped(name, kernel.axes[axis].extent, how);
@@ -132,8 +132,8 @@ class PartsDraft {
     const auto place = [](int buffer, const kernel::Index& index) { return KernelDraft::access(buffer, {index}); };
     Lift lift(draft_.build, kernel, std::move(axes), {}, place, std::move(folded));
     uses_.assign(kernel.exprs.size(), 0);
-    for (const kernel_ir::Store& store : kernel.stores) name_all(kernel, lift, store.value);
-    for (const kernel_ir::Store& store : kernel.stores) lift.store(store);
+    for (const flat::Store& store : kernel.stores) name_all(kernel, lift, store.value);
+    for (const flat::Store& store : kernel.stores) lift.store(store);
     if (scatters(kernel)) share_places(part);
   }
 
@@ -164,9 +164,9 @@ class PartsDraft {
       return schedule_of_rows(nest, axis, extent);
     lower::AxisSchedule how{.mapping = lower::Mapping::kLoop, .width = block > 0 ? block : 1};
     const bool is_vector = axis == nest.vector_axis;
-    const bool scatters = kernel_ir::scatters(part.simplified.kernel);
+    const bool scatters = flat::scatters(part.simplified.kernel);
     const bool is_tiled = nest.tiled_axis >= 0 || nest.copies || (nest.form == LoopForm::kColumns && !scatters);
-    const bool folds = !scatters && part.simplified.kernel.axes[axis].kind == kernel_ir::AxisKind::kReduce;
+    const bool folds = !scatters && part.simplified.kernel.axes[axis].kind == flat::AxisKind::kReduce;
     if (folds || (block == 0 && ((is_vector && is_tiled) || axis == nest.tiled_axis)))
       how = {.mapping = lower::Mapping::kTile, .width = extent};
     if (is_vector && nest.whole_vectors) how.width = (extent + kLanes - 1) / kLanes * kLanes;
@@ -236,9 +236,9 @@ class PartsDraft {
     const kernel::ExprId lifted = lift.expr(id);
     const kernel::Expr& now = draft_.build.kernel().exprs[lifted];
     if (now.name.empty() && now.kind != kernel::ExprKind::kConstant && now.kind != kernel::ExprKind::kIndex)
-      draft_.named(!expr.name.empty()         ? expr.name
-                   : kernel_ir::is_load(expr) ? kernel.buffers[expr.access.buffer].name + "_value"
-                                              : noun_for(expr, kernel),
+      draft_.named(!expr.name.empty()    ? expr.name
+                   : flat::is_load(expr) ? kernel.buffers[expr.access.buffer].name + "_value"
+                                         : noun_for(expr, kernel),
                    lifted);
   }
 
@@ -261,13 +261,13 @@ class PartsDraft {
 void refuse_long_rows(const Kernel& kernel, const Part& part) {
   const auto is_of = [](ExprKind kind) { return [kind](const Expr& expr) { return expr.kind == kind; }; };
   const bool folds = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), is_of(ExprKind::kReduce));
-  if (kernel_ir::scan_axis_of(kernel) >= 0) {
+  if (flat::scan_axis_of(kernel) >= 0) {
     if (folds) refuse(kernel, "scans rows beside other folds");
-    const int64_t most = kernel_ir::sorts(kernel) ? kMostSorted : kMostOfTile;
+    const int64_t most = flat::sorts(kernel) ? kMostSorted : kMostOfTile;
     if (PartsDraft::tile_elements(part) > most) refuse(kernel, "scans more elements at once than a tile has");
   }
-  const auto is_long = [](const kernel_ir::Axis& axis) { return axis.extent > kLongestRow; };
-  const std::vector<kernel_ir::Axis>& axes = part.simplified.kernel.axes;
+  const auto is_long = [](const flat::Axis& axis) { return axis.extent > kLongestRow; };
+  const std::vector<flat::Axis>& axes = part.simplified.kernel.axes;
   if (folds && std::any_of(axes.begin(), axes.end(), is_long)) refuse(kernel, "folds rows that are too long to count");
 }
 

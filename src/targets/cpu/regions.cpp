@@ -9,7 +9,7 @@
 
 namespace kw::cpu {
 
-using namespace kw::kernel_ir;
+using namespace plan::flat;
 
 namespace {
 

@@ -10,8 +10,8 @@
 namespace kw::cpu {
 
 using namespace plan;
-using kernel_ir::AxisKind;
-using kernel_ir::Kernel;
+using flat::AxisKind;
+using flat::Kernel;
 
 namespace {
 
@@ -42,7 +42,7 @@ Prepared prepared(LoweredGroup group, const Parameters& parameters) {
   for (const auto& [choice, name] : kLoopChoiceNames)
     made.hints.choices.*choice = loop_choices().read(parameters, name);
   Kernel& kernel = made.group.kernel;
-  if (kernel_ir::scatters(kernel)) put_meeting_axes_last(kernel);
+  if (flat::scatters(kernel)) put_meeting_axes_last(kernel);
   order_by_stride(kernel);
   coalesce(kernel);
   // The SIMD loop runs along the axis on which most traffic is contiguous.
@@ -78,7 +78,7 @@ Parameters defaults(const LoweredGroup&, const DeviceDescription&) { return {}; 
 
 // Scans are walked as their rows lie in memory.
 LoweredGroup facing_forwards(LoweredGroup group) {
-  if (!kernel_ir::sorts(group.kernel)) face_forwards(group.kernel);
+  if (!flat::sorts(group.kernel)) face_forwards(group.kernel);
   return group;
 }
 
@@ -90,13 +90,13 @@ ScheduledGroup lower_scans(LoweredGroup group, const Parameters& parameters, con
   return scheduled(prepared(facing_forwards(std::move(group)), parameters));
 }
 
-bool is_folded(const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce; }
+bool is_folded(const flat::Axis& axis) { return axis.kind == AxisKind::kReduce; }
 
 bool starts_anywhere(const Kernel& kernel) {
   const int inner = parallel_axes(kernel) - 1, last = static_cast<int>(kernel.axes.size()) - 1;
-  const auto axes = kernel_ir::axes_of_exprs(kernel);
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-    return expr.kind == kernel_ir::ExprKind::kGather && axes[expr.operands[0]][inner] &&
+  const auto axes = flat::axes_of_exprs(kernel);
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const flat::Expr& expr) {
+    return expr.kind == flat::ExprKind::kGather && axes[expr.operands[0]][inner] &&
            std::abs(stride_along(expr.access, last)) == 1;
   });
 }
@@ -120,7 +120,7 @@ const ParameterTable& choices_of_windows() {
 std::vector<ParameterRange> space_of_windows(const LoweredGroup& group, const DeviceDescription& device) {
   std::vector<ParameterRange> ranges = space(group, device);
   if (std::any_of(group.kernel.axes.begin(), group.kernel.axes.end(),
-                  [](const kernel_ir::Axis& axis) { return axis.kind == AxisKind::kReduce && axis.extent >= 8; })) {
+                  [](const flat::Axis& axis) { return axis.kind == AxisKind::kReduce && axis.extent >= 8; })) {
     ranges.push_back(choices_of_windows().range("across"));  // shorter windows are never what the SIMD loop runs along
     ranges.back().unsaid = runs_across(prepared(group, {}).group.kernel) ? 1 : 0;
   }

@@ -13,8 +13,8 @@ using namespace plan;
 
 namespace {
 
-using kernel_ir::AxisKind;
-using kernel_ir::Kernel;
+using flat::AxisKind;
+using flat::Kernel;
 
 constexpr int64_t kLanes = 1024;  // of a program at the most: columns times entries at once
 constexpr int64_t kEntries = 16;  // at once
@@ -62,7 +62,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   lower::KernelSchedule schedule = in_single_points(kernel, table.read(parameters, "num_warps"));
   schedule.cache_hints = true;
   for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
-    const kernel_ir::Axis& one = kernel.axes[axis];
+    const flat::Axis& one = kernel.axes[axis];
     const auto width = [&](std::string_view name) {
       return std::min(table.read(parameters, name), next_power_of_two(one.extent));
     };

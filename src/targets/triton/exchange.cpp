@@ -14,9 +14,9 @@ using namespace plan;
 
 namespace {
 
-using kernel_ir::ExprKind;
-using kernel_ir::Kernel;
-using kernel_ir::ReduceOp;
+using flat::ExprKind;
+using flat::Kernel;
+using flat::ReduceOp;
 
 constexpr int64_t kThreads = 128;
 // Registers for a block's elements, with as many again for what is computed from them: 128 threads hold 8192 elements
@@ -25,7 +25,7 @@ constexpr int64_t kThreads = 128;
 constexpr int64_t kElements = 8192;
 constexpr int64_t kLeastElements = 1024;
 
-bool combines(const kernel_ir::Expr& expr) {
+bool combines(const flat::Expr& expr) {
   const bool known = expr.reduce == ReduceOp::kSum || expr.reduce == ReduceOp::kProd || expr.reduce == ReduceOp::kMax ||
                      expr.reduce == ReduceOp::kMin || expr.reduce == ReduceOp::kMoments ||
                      expr.reduce == ReduceOp::kMaxSumExp;
@@ -38,8 +38,8 @@ int64_t exchanged_slots(const Kernel& kernel, int64_t& reductions, DType& dtype)
   reductions = 0;
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const auto& expr = kernel.exprs[id];
-    if (expr.kind != ExprKind::kReduce || kernel_ir::siblings_of(kernel, static_cast<kernel_ir::ExprId>(id)).front() !=
-                                              static_cast<kernel_ir::ExprId>(id))
+    if (expr.kind != ExprKind::kReduce ||
+        flat::siblings_of(kernel, static_cast<flat::ExprId>(id)).front() != static_cast<flat::ExprId>(id))
       continue;
     if (!combines(expr) || (reductions > 0 && expr.dtype != dtype)) return 0;
     dtype = expr.dtype;
@@ -69,13 +69,13 @@ struct Weights {
 };
 
 Weights weights_of(const Kernel& kernel) {
-  const auto axes = kernel_ir::axes_of_exprs(kernel);
+  const auto axes = flat::axes_of_exprs(kernel);
   std::vector<bool> after(kernel.exprs.size(), false);
   Weights weights;
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const auto& expr = kernel.exprs[id];
     after[id] = expr.kind == ExprKind::kReduce;
-    for (kernel_ir::ExprId operand : expr.operands) after[id] = after[id] || after[operand];
+    for (flat::ExprId operand : expr.operands) after[id] = after[id] || after[operand];
     if (expr.kind == ExprKind::kOp && axes[id].back()) (after[id] ? weights.after : weights.before) += weight_of(expr);
   }
   return weights;
@@ -133,14 +133,14 @@ std::optional<ScheduledTiles> spread_rows(LoweredGroup group, int64_t block, con
   lower::KernelSchedule schedule = in_single_points(kernel, kThreads / 32);
   schedule.cache_hints = true;
   for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
-    if (kernel_ir::is_serial(kernel.axes[axis]))
+    if (flat::is_serial(kernel.axes[axis]))
       schedule.axes[axis] = {
           .mapping = lower::Mapping::kGrid, .width = axis + 1 == kernel.axes.size() ? block : 1, .cooperative = true};
   // Six programs a multiprocessor instead of five: group norm over rows of 2 M elements in 4.3 ms instead of 5.2. With
   // masks, or another tensor of the row's length, that many would spill.
-  const auto axes = kernel_ir::axes_of_exprs(kernel);
+  const auto axes = flat::axes_of_exprs(kernel);
   int loads = 0;
-  for (size_t id = 0; id < kernel.exprs.size(); ++id) loads += kernel_ir::is_load(kernel.exprs[id]) && axes[id].back();
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) loads += flat::is_load(kernel.exprs[id]) && axes[id].back();
   if (kernel.axes.back().extent % block == 0 && loads == 1) schedule.max_registers = 80;
   return as_cooperative_tiles(std::move(group), std::move(schedule), scratch);
 }

@@ -13,7 +13,7 @@ using namespace plan;
 
 namespace {
 
-using kernel_ir::Kernel;
+using flat::Kernel;
 
 // Layouts of the tile over the coalesced axes.
 enum Layout : int64_t { kFlat = 0, kRows = 1, kTransposed = 2, kWholeRows = 3, kShortAxes = 4 };
@@ -40,15 +40,15 @@ int transposed_axis(const Kernel& kernel) {
 // Does a Gather read rows along the innermost axis, or a Scatter write them, at places that are the same all along it?
 bool looks_up_rows(const Kernel& kernel) {
   const int last = static_cast<int>(kernel.axes.size()) - 1;
-  const auto axes = kernel_ir::axes_of_exprs(kernel);
+  const auto axes = flat::axes_of_exprs(kernel);
   for (const auto& store : kernel.stores)
-    if (const kernel_ir::Expr* scatter = kernel_ir::scatter_of(kernel, store);
+    if (const flat::Expr* scatter = flat::scatter_of(kernel, store);
         scatter && stride_along(store.access, last) == 1 && !axes[scatter->operands[0]][last])
       return true;
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-    if (expr.kind != kernel_ir::ExprKind::kGather || stride_along(expr.access, last) != 1) return false;
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const flat::Expr& expr) {
+    if (expr.kind != flat::ExprKind::kGather || stride_along(expr.access, last) != 1) return false;
     return std::none_of(expr.operands.begin(), expr.operands.end(),
-                        [&](kernel_ir::ExprId operand) { return axes[operand][last]; });
+                        [&](flat::ExprId operand) { return axes[operand][last]; });
   });
 }
 
@@ -66,8 +66,8 @@ int first_axis_of_row(const Kernel& kernel) {
   constexpr int64_t kShort = 16, kLongestRow = 8192, kLeastRows = 64;
   if (kernel.axes.size() < 3) return -1;
   const int64_t inner = kernel.axes.back().extent;
-  const bool looks_up = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
-    return expr.kind == kernel_ir::ExprKind::kGather || expr.kind == kernel_ir::ExprKind::kScatter;
+  const bool looks_up = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
+    return expr.kind == flat::ExprKind::kGather || expr.kind == flat::ExprKind::kScatter;
   });
   if (looks_up || inner >= kShort || next_power_of_two(inner) == inner) return -1;
   int64_t length = inner, rows = parallel_points(kernel) / inner;

@@ -17,8 +17,8 @@ using namespace plan;
 
 namespace {
 
-using kernel_ir::AxisKind;
-using kernel_ir::Kernel;
+using flat::AxisKind;
+using flat::Kernel;
 
 // How a group's rows lie in memory, after ordering and coalescing.
 struct Rows {
@@ -50,9 +50,9 @@ int loads_under_reductions(const Kernel& kernel) {
   int loads = 0;
   for (size_t id = kernel.exprs.size(); id-- > 0;) {
     const auto& expr = kernel.exprs[id];
-    if (folded[id] || expr.kind == kernel_ir::ExprKind::kReduce)
-      for (kernel_ir::ExprId operand : expr.operands) folded[operand] = true;
-    if (!folded[id] || !kernel_ir::is_load(expr)) continue;
+    if (folded[id] || expr.kind == flat::ExprKind::kReduce)
+      for (flat::ExprId operand : expr.operands) folded[operand] = true;
+    if (!folded[id] || !flat::is_load(expr)) continue;
     for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis)
       if (uses_axis(expr.access, axis)) {
         ++loads;
@@ -69,12 +69,12 @@ Rows rows_of(const Kernel& kernel) {
   rows.length = reduce_points(kernel);
   rows.full = stores_over_reduce_axes(kernel);
   rows.again = rows.full || !reductions_are_independent(kernel);
-  rows.moments = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
-    return expr.kind == kernel_ir::ExprKind::kReduce && expr.reduce == kernel_ir::ReduceOp::kMoments;
+  rows.moments = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
+    return expr.kind == flat::ExprKind::kReduce && expr.reduce == flat::ReduceOp::kMoments;
   });
   rows.rounds = rows.again || rows.moments ||
-                std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
-                  return expr.kind == kernel_ir::ExprKind::kReduce && expr.reduce == kernel_ir::ReduceOp::kMaxSumExp;
+                std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
+                  return expr.kind == flat::ExprKind::kReduce && expr.reduce == flat::ReduceOp::kMaxSumExp;
                 });
   bool decided = false;
   for (const auto& one : traffic_of(kernel)) {
@@ -100,7 +100,7 @@ Rows rows_of(const Kernel& kernel) {
     if (uses_axis(*one.access, rows.parallel - 1)) ++rows.streams;
     else if (!one.is_store && uses_one_of(0, rows.parallel - 1)) ++rows.lent_loads;
   }
-  const auto axes = kernel_ir::axes_of_exprs(kernel);
+  const auto axes = flat::axes_of_exprs(kernel);
   for (size_t id = 0; id < kernel.exprs.size(); ++id)
     for (int axis = rows.parallel; axis < static_cast<int>(kernel.axes.size()); ++axis)
       if (axes[id][axis]) {
@@ -152,11 +152,10 @@ void leave_registers(const Kernel& kernel, const Rows& rows, Parameters& chosen)
   int64_t kept = std::max(1, rows.kept_loads);
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const auto& expr = kernel.exprs[id];
-    if (expr.kind != kernel_ir::ExprKind::kReduce ||
-        kernel_ir::siblings_of(kernel, static_cast<kernel_ir::ExprId>(id)).front() !=
-            static_cast<kernel_ir::ExprId>(id))
+    if (expr.kind != flat::ExprKind::kReduce ||
+        flat::siblings_of(kernel, static_cast<flat::ExprId>(id)).front() != static_cast<flat::ExprId>(id))
       continue;
-    kept += expr.reduce <= kernel_ir::ReduceOp::kAll ? 1 : 2;
+    kept += expr.reduce <= flat::ReduceOp::kAll ? 1 : 2;
   }
   if (rows.weight >= kLongFormula) kept += 4;  // on its way
   const int64_t threads = 32 * chosen["num_warps"],
@@ -170,7 +169,7 @@ void leave_registers(const Kernel& kernel, const Rows& rows, Parameters& chosen)
 int64_t rows_of_a_sector(const Kernel& kernel, const Rows& rows) {
   constexpr int64_t kSectorBytes = 32;
   if (!rows.full || rows.parallel == 0) return 1;
-  const auto is_whole = [&](const kernel_ir::Access& access) {
+  const auto is_whole = [&](const flat::Access& access) {
     for (int axis = rows.parallel; axis < static_cast<int>(kernel.axes.size()); ++axis)
       if (uses_axis(access, axis)) return true;
     return false;
@@ -232,19 +231,18 @@ int64_t accumulators_of(const Kernel& kernel) {
   int64_t count = 0;
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const auto& expr = kernel.exprs[id];
-    if (expr.kind != kernel_ir::ExprKind::kReduce ||
-        kernel_ir::siblings_of(kernel, static_cast<kernel_ir::ExprId>(id)).front() !=
-            static_cast<kernel_ir::ExprId>(id))
+    if (expr.kind != flat::ExprKind::kReduce ||
+        flat::siblings_of(kernel, static_cast<flat::ExprId>(id)).front() != static_cast<flat::ExprId>(id))
       continue;
-    count += expr.reduce <= kernel_ir::ReduceOp::kAll ? 1 : expr.reduce == kernel_ir::ReduceOp::kMoments ? 3 : 2;
+    count += expr.reduce <= flat::ReduceOp::kAll ? 1 : expr.reduce == flat::ReduceOp::kMoments ? 3 : 2;
   }
   return count;
 }
 
 bool finds_places(const Kernel& kernel) {
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
-    return expr.kind == kernel_ir::ExprKind::kReduce &&
-           (expr.reduce == kernel_ir::ReduceOp::kArgMax || expr.reduce == kernel_ir::ReduceOp::kArgMin);
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
+    return expr.kind == flat::ExprKind::kReduce &&
+           (expr.reduce == flat::ReduceOp::kArgMax || expr.reduce == flat::ReduceOp::kArgMin);
   });
 }
 
@@ -395,7 +393,7 @@ lower::KernelSchedule schedule_of(Kernel& kernel, const Parameters& parameters, 
   schedule.cache_hints = true;
   const int axes = static_cast<int>(kernel.axes.size());
   for (int axis = 0; axis < axes; ++axis) {
-    const kernel_ir::Axis& one = kernel.axes[axis];
+    const flat::Axis& one = kernel.axes[axis];
     const bool innermost = axis + 1 == (axis < parallel ? parallel : axes);
     const int64_t width = next_power_of_two(one.extent);
     if (one.kind == AxisKind::kParallel) {
@@ -451,7 +449,7 @@ lower::KernelSchedule schedule_of_row_finish(const Kernel& kernel) {
   lower::KernelSchedule schedule = in_single_points(kernel, width >= 2048 ? 8 : width >= 512 ? 4 : 1);
   schedule.cache_hints = true;
   if (parts > 0) {
-    const kernel_ir::Axis& inner = kernel.axes[parts - 1];
+    const flat::Axis& inner = kernel.axes[parts - 1];
     schedule.axes[parts - 1] = in_blocks(
         inner, std::min<int64_t>(std::max<int64_t>(1, 1024 / width), next_power_of_two(inner.extent)));
   }

@@ -15,7 +15,7 @@ using namespace plan;
 
 namespace {
 
-using kernel_ir::Kernel;
+using flat::Kernel;
 
 // How a group's rows lie in memory, after ordering and coalescing.
 struct Rows {
@@ -32,7 +32,7 @@ void prepare(Kernel& kernel) {
 
 Rows rows_of(const Kernel& kernel) {
   Rows rows;
-  const int scan = kernel_ir::scan_axis_of(kernel);
+  const int scan = flat::scan_axis_of(kernel);
   rows.count = parallel_points(kernel);
   rows.length = kernel.axes[scan].extent;
   int64_t forwards = 0;
@@ -72,8 +72,8 @@ constexpr int64_t kWidestNetwork = 256;
 bool multiplies_in_order(const Kernel& kernel, const Rows& rows) {
   if (!rows.along_rows || !rows.forwards || chunk_of_product(rows) == 0 || chunk_of_product(rows) > kWidestNetwork)
     return false;
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
-    return expr.kind == kernel_ir::ExprKind::kScan && expr.reduce == kernel_ir::ReduceOp::kProd &&
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
+    return expr.kind == flat::ExprKind::kScan && expr.reduce == flat::ReduceOp::kProd &&
            (expr.dtype == DType::f32 || expr.dtype == DType::f64);
   });
 }
@@ -117,8 +117,8 @@ void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chos
 
 // Do all sorts want so few places that they are picked one after the other?
 bool only_picks(const Kernel& kernel) {
-  const int64_t length = kernel.axes[kernel_ir::scan_axis_of(kernel)].extent;
-  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
+  const int64_t length = kernel.axes[flat::scan_axis_of(kernel)].extent;
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const flat::Expr& expr) {
     return !is_sort(expr) || (expr.operands.size() > 1 && lower::picks_one_by_one(expr.integer, length));
   });
 }
@@ -142,7 +142,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   prepare(kernel);
   const Rows rows = rows_of(kernel);
   Parameters chosen;
-  if (kernel_ir::sorts(kernel)) choose_sorted(kernel, rows, chosen, device);
+  if (flat::sorts(kernel)) choose_sorted(kernel, rows, chosen, device);
   else if (multiplies_in_order(kernel, rows)) choose_in_order(rows, chosen);
   else if (rows.along_rows) choose_along_rows(rows, chosen, device);
   else choose_across_rows(kernel, rows, chosen, device);
@@ -180,7 +180,7 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   prepare(kernel);
   const Rows rows = rows_of(kernel);
   const ParameterTable& table = takes();
-  if (kernel_ir::sorts(kernel)) return {table.range("num_warps"), table.range("x_block", 1, 32)};
+  if (flat::sorts(kernel)) return {table.range("num_warps"), table.range("x_block", 1, 32)};
   std::vector<ParameterRange> ranges = {table.range("num_warps", 1, 8), table.range("x_block")};
   if (multiplies_in_order(kernel, rows)) return {ranges[0], ranges[1], table.range("ahead")};
   if (rows.along_rows) ranges.push_back(table.range("r_block", 512, 8192));
@@ -198,12 +198,12 @@ lower::KernelSchedule schedule_of(Kernel& kernel, const Parameters& parameters, 
   lower::KernelSchedule schedule = in_single_points(kernel, table.read(parameters, "num_warps"));
   schedule.cache_hints = true;
   if (parallel > 0) {
-    const kernel_ir::Axis& inner = kernel.axes[parallel - 1];
+    const flat::Axis& inner = kernel.axes[parallel - 1];
     schedule.axes[parallel - 1] = in_blocks(inner, std::min(x_block, next_power_of_two(inner.extent)));
   }
   lower::AxisSchedule& scan = schedule.axes.back();
   const int64_t length = kernel.axes.back().extent;
-  if (table.read(parameters, "persistent") != 0 || kernel_ir::sorts(kernel)) return schedule;
+  if (table.read(parameters, "persistent") != 0 || flat::sorts(kernel)) return schedule;
   scan = in_loop(std::min(table.read(parameters, "r_block"), scan.width));
   // As many blocks as there are: none stands outside the row.
   for (scan.ahead = table.read(parameters, "ahead"); ceil_divide(length, scan.width) % scan.ahead != 0;)
@@ -213,7 +213,7 @@ lower::KernelSchedule schedule_of(Kernel& kernel, const Parameters& parameters, 
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   prepare(group.kernel);
-  const bool in_order = !kernel_ir::sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
+  const bool in_order = !flat::sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
   lower::KernelSchedule schedule = schedule_of(group.kernel, parameters, takes());
   schedule.axes.back().network = in_order;
   ScheduledGroup result;

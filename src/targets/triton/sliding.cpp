@@ -17,8 +17,8 @@ using namespace plan;
 
 namespace {
 
-using kernel_ir::AxisKind;
-using kernel_ir::Kernel;
+using flat::AxisKind;
+using flat::Kernel;
 
 constexpr int64_t kWrittenOut = 128;    // offsets of a window that is written out
 constexpr int64_t kMostLoads = 256;     // of a program's lane, where several results are written out
@@ -38,7 +38,7 @@ void prepare(Kernel& kernel) {
 }
 
 // The load that moves the most of those that windows share; null where there is none.
-const kernel_ir::Access* windowed_load(const Kernel& kernel, const std::vector<Traffic>& traffic) {
+const flat::Access* windowed_load(const Kernel& kernel, const std::vector<Traffic>& traffic) {
   for (const Traffic& one : traffic) {
     if (one.is_store) continue;
     for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis)
@@ -49,9 +49,9 @@ const kernel_ir::Access* windowed_load(const Kernel& kernel, const std::vector<T
 
 // How many elements lie between the starts of neighbouring windows; those of uneven sizes start about a window's length
 // apart.
-int64_t apart(const Kernel& kernel, const kernel_ir::Access& load, int axis) {
-  const bool looked_up = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const kernel_ir::Expr& expr) {
-    return &expr.access == &load && expr.kind == kernel_ir::ExprKind::kGather;
+int64_t apart(const Kernel& kernel, const flat::Access& load, int axis) {
+  const bool looked_up = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const flat::Expr& expr) {
+    return &expr.access == &load && expr.kind == flat::ExprKind::kGather;
   });
   const int64_t stride = std::abs(stride_along(load, axis));
   return stride == 0 && looked_up ? kernel.axes.back().extent : stride;
@@ -59,7 +59,7 @@ int64_t apart(const Kernel& kernel, const kernel_ir::Access& load, int axis) {
 
 // Of the elements that `results` windows side by side along `axis` read at the offsets of the reduce axis `offset`: how
 // many differ.
-int64_t distinct_reads(const Kernel& kernel, const kernel_ir::Access& load, int axis, int offset, int64_t results) {
+int64_t distinct_reads(const Kernel& kernel, const flat::Access& load, int axis, int offset, int64_t results) {
   std::set<int64_t> distinct;
   for (int64_t result = 0; result < results; ++result)
     for (int64_t at = 0; at < kernel.axes[offset].extent; ++at)
@@ -69,7 +69,7 @@ int64_t distinct_reads(const Kernel& kernel, const kernel_ir::Access& load, int 
 
 // How many results side by side make lines of whole vectors of what a window reads: 1 where rows do not start at a
 // multiple of a vector, or where the windows leave gaps.
-int64_t side_by_side(const Kernel& kernel, const kernel_ir::Access& load, int inner) {
+int64_t side_by_side(const Kernel& kernel, const flat::Access& load, int inner) {
   const int64_t stride = std::abs(stride_along(load, inner));
   if (stride == 0 || stride > kVector || (stride > 1 && reduce_points(kernel) > kFewOffsets)) return 1;
   for (const auto& term : load.index.terms)
@@ -90,20 +90,20 @@ struct Overlap {
   double own = 1.0;            // of long rows of windows
 
   // By how much what a program reads grows with its results.
-  double growth(const Kernel& kernel, const kernel_ir::Access& load, int64_t results) const {
+  double growth(const Kernel& kernel, const flat::Access& load, int64_t results) const {
     if (offset < 0) return static_cast<double>(results);
     return static_cast<double>(distinct_reads(kernel, load, axis, offset, results)) /
            static_cast<double>(kernel.axes[offset].extent);
   }
   // Results of a program: eight, where windows share half and more or are large; two, where small ones share less.
-  int64_t results(const Kernel& kernel, const kernel_ir::Access& load) const {
+  int64_t results(const Kernel& kernel, const flat::Access& load) const {
     const int64_t wanted = own <= 0.55 || reduce_points(kernel) > kFewOffsets ? 8 : 2;
     if (offset < 0 || growth(kernel, load, wanted) > 0.85 * static_cast<double>(wanted)) return 1;
     return std::min<int64_t>(wanted, floor_power_of_two(kernel.axes[axis].extent));
   }
 };
 
-Overlap overlap_along(const Kernel& kernel, const kernel_ir::Access& load, int axis) {
+Overlap overlap_along(const Kernel& kernel, const flat::Access& load, int axis) {
   constexpr int64_t kMany = 32;
   Overlap best;
   if (axis < 0) return best;
@@ -125,7 +125,7 @@ int64_t block_for(int64_t extent, int64_t most) {
   return best;
 }
 
-Parameters defaults_written_out(const Kernel& kernel, const kernel_ir::Access& load, const DeviceDescription& device) {
+Parameters defaults_written_out(const Kernel& kernel, const flat::Access& load, const DeviceDescription& device) {
   const int inner = parallel_axes(kernel) - 1;
   const int64_t columns = side_by_side(kernel, load, inner);
   const Overlap along_rows = overlap_along(kernel, load, inner - 1),
@@ -174,7 +174,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
     return {{"segments", 1}, {"columns", 1}, {"rows", 1},     {"slices", 1},
             {"x_block", 1},  {"y_block", 1}, {"num_warps", 4}};
   const auto traffic = traffic_of(kernel);
-  const kernel_ir::Access* load = windowed_load(kernel, traffic);
+  const flat::Access* load = windowed_load(kernel, traffic);
   const int64_t width = kernel.axes[inner].extent, height = inner > 0 ? kernel.axes[inner - 1].extent : 1;
   const bool few = width < 8 && load && kernel.axes.back().extent >= kFarApart;
   if (load && reduce_points(kernel) <= kWrittenOut && !few) return defaults_written_out(kernel, *load, device);
@@ -246,7 +246,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   schedule.cache_hints = !is_small && parallel_axes(kernel) <= last;
   schedule.wide_accesses = written_out;
   for (int axis = 0; axis <= last; ++axis) {
-    const kernel_ir::Axis& one = kernel.axes[axis];
+    const flat::Axis& one = kernel.axes[axis];
     lower::AxisSchedule& how = schedule.axes[axis];
     if (one.kind == AxisKind::kParallel) {
       if (axis >= inner - 1)

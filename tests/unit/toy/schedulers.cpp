@@ -14,8 +14,8 @@ using namespace plan;
 
 namespace {
 
-using kernel_ir::Expr;
-using kernel_ir::ExprKind;
+using flat::Expr;
+using flat::ExprKind;
 
 bool can_print(const LoweredGroup& group) {
   return std::ranges::all_of(group.kernel.exprs, [](const Expr& expr) {
@@ -63,7 +63,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   // Loops over elements, the innermost in chunks; what is folded is there whole.
   lower::KernelSchedule schedule;
   for (const auto& axis : group.kernel.axes)
-    schedule.axes.push_back(kernel_ir::is_serial(axis) ? in_blocks(axis, axis.extent) : in_loop(1));
+    schedule.axes.push_back(flat::is_serial(axis) ? in_blocks(axis, axis.extent) : in_loop(1));
   if (inner >= 0) schedule.axes[inner].width = chunks().read(parameters, "chunk");
   ScheduledGroup result;
   result.tiles.push_back(as_tiles(std::move(group), std::move(schedule)));

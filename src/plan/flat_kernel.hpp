@@ -1,5 +1,6 @@
-// What a group of nodes computes: axes, expressions over flat element indices with guards, and stores. No order and no
-// schedule: schedulers give a kernel and its schedule to src/lower (lifted_kernel.hpp).
+// A flat kernel: what a group of nodes computes, as axes, expressions that read and write buffers at flat element
+// indices under guards, and stores. It has no order and no schedule: schedulers rewrite its axes (axes.hpp), and make a
+// kernel of src/kernel of it, with a schedule (lifted_kernel.hpp).
 //
 // Reading order: Index → Access → Expr → Kernel.
 #pragma once
@@ -11,7 +12,7 @@
 #include "ir/types.hpp"
 #include "kernel/operations.hpp"
 
-namespace kw::kernel_ir {
+namespace kw::plan::flat {
 
 // --- Axes ---
 
@@ -165,4 +166,4 @@ inline bool is_serial(const Axis& axis) { return axis.kind != AxisKind::kParalle
 // The axis of kind kScan; −1 where there is none.
 int scan_axis_of(const Kernel& kernel);
 
-}  // namespace kw::kernel_ir
+}  // namespace kw::plan::flat

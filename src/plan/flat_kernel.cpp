@@ -1,8 +1,8 @@
-#include "emit/kernel_ir.hpp"
+#include "plan/flat_kernel.hpp"
 
 #include <algorithm>
 
-namespace kw::kernel_ir {
+namespace kw::plan::flat {
 namespace {
 
 void mark(const Index& index, std::vector<bool>& axes) {
@@ -91,4 +91,4 @@ int scan_axis_of(const Kernel& kernel) {
   return -1;
 }
 
-}  // namespace kw::kernel_ir
+}  // namespace kw::plan::flat
