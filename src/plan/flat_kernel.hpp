@@ -87,7 +87,7 @@ using kernel::ScalarOp;
 // A Scan is of kSum, kProd, kMax, kMin, kLogSumExp or a sort. kMax and kMin may have a second operand, which must
 // ascend along the walk: component 1 is its value where the extreme stands, the last of equals. A sort may have one
 // too, the place along the axis: component 1 is the place where the element stood. A sort needs its row whole: its axis
-// is neither looped nor reversed.
+// is not reversed.
 
 struct Expr {
   ExprKind kind = ExprKind::kConstant;
