@@ -12,9 +12,8 @@ constexpr Meaning kMeanings[] = {
     {"ahead", "blocks of a row that a scan reads before it works on the first of them"},
     {"block", "elements a program computes"},
     {"columns", "results side by side in a row that a thread computes from what it has read"},
-    {"exchange",
-     "elements of a long row that a program keeps on chip while programs exchange partial results; 0: rows are not "
-     "shared"},
+    {"cooperative_block",
+     "elements of a long row that each program keeps on chip in a cooperative reduction; 0: programs share no rows"},
     {"layout", "0 flat, 1 row by row, 2 square tiles, 3 tiles of whole rows, 4 tiles of rows of several short axes"},
     {"num_warps", "warps a program has, of 32 threads each"},
     {"persistent", "1: a row is kept on chip and read once; 0: it is walked in blocks"},

@@ -8,7 +8,7 @@
 #include "plan/lift.hpp"
 #include "plan/lifted_kernel.hpp"
 #include "plan/split.hpp"
-#include "targets/triton/exchange.hpp"
+#include "targets/triton/cooperative_rows.hpp"
 #include "targets/triton/schedulers.hpp"
 
 namespace kw::triton {
@@ -314,8 +314,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   else choose_across_rows(kernel, rows, chosen, device);
   // A row that one program cannot keep and that is needed again.
   if (rows.along_rows && rows.again && !chosen["persistent"]) {
-    if (const int64_t exchange = choose_exchange_block(kernel, rows.kept_loads, device); exchange > 0) {
-      chosen["exchange"] = exchange;
+    if (const int64_t block = choose_cooperative_block(kernel, rows.kept_loads, device); block > 0) {
+      chosen["cooperative_block"] = block;
       return chosen;
     }
   }
@@ -339,7 +339,7 @@ const ParameterTable& takes() {
        .powers_of_two = true,
        .tried = {1, 2, 4, 8, 16, 32, 64, 128}},
       {.name = "persistent", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
-      {.name = "exchange",
+      {.name = "cooperative_block",
        .least = 0,
        .most = 65536,
        .unsaid = 0,
@@ -369,7 +369,7 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   const Rows rows = rows_of(kernel);
   std::vector<ParameterRange> ranges = {table.range("num_warps"), table.range("x_block")};
   if (next_power_of_two(rows.length) <= 65536) ranges.push_back(table.range("persistent"));
-  if (rows.along_rows && rows.again && rows.length > 8192) ranges.push_back(table.range("exchange"));
+  if (rows.along_rows && rows.again && rows.length > 8192) ranges.push_back(table.range("cooperative_block"));
   ranges.push_back(table.range("r_block"));
   ranges.push_back(table.range("split"));
   if (table.read(defaults(group, device), "split") > 1) ranges.push_back(table.range("together"));
@@ -494,8 +494,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const ParameterTable& table = takes();
   prepare(group.kernel);
   ScheduledGroup result;
-  if (const int64_t exchange = table.read(parameters, "exchange"); exchange > 0) {
-    if (auto spread = spread_rows(group, exchange, device, result.scratch)) {
+  if (const int64_t block = table.read(parameters, "cooperative_block"); block > 0) {
+    if (auto spread = spread_rows(group, block, device, result.scratch)) {
       result.tiles.push_back(std::move(*spread));
       return result;
     }
