@@ -337,7 +337,7 @@ TEST(SchedulesFromOutside, AMisspeltParameterIsNamedWithTheNearestThatThereIs) {
   EXPECT_EQ(refusal(told(kSum), "num_wraps", 8),
             "the schedule gives group 0 (aten.sum.dim_IntList), scheduler 'reduction' on triton, the parameter "
             "'num_wraps' = 8, which it does not take | Did you mean 'num_warps'? It takes num_warps, x_block, "
-            "persistent, cooperative_block, r_block, split, together.");
+            "persistent, cooperative_block, r_block, split, last_block.");
 }
 
 TEST(SchedulesFromOutside, AnotherSchedulersOrTargetsParameterIsRefused) {
@@ -357,7 +357,7 @@ TEST(SchedulesFromOutside, AnotherSchedulersOrTargetsParameterIsRefused) {
 
 // An archive may hold parameters by names of other versions: refused, and never taken for another parameter.
 TEST(SchedulesFromOutside, AParameterOfAnotherVersionIsRefusedByName) {
-  for (const char* name : {"exchange"}) {
+  for (const char* name : {"exchange", "together"}) {
     const std::string refused = refusal(told(kSum), name, 0);
     EXPECT_NE(refused.find("'" + std::string(name) + "' = 0, which it does not take"), std::string::npos) << refused;
   }
@@ -429,7 +429,7 @@ TEST(SchedulesFromOutside, ARangeSaysWhatASilentScheduleStandsFor) {
   const char* few =
       "graph G {\n input %x : f32[40000000] user args.0\n %sum = aten.sum.default(self=%x) : f32[]\n "
       "return %sum\n}";
-  EXPECT_EQ(unsaid(few, "triton", "together"), 1);
+  EXPECT_EQ(unsaid(few, "triton", "last_block"), 1);
 }
 
 // Extremes together: a random schedule either is refused as the user's, or gives kernels that hold together.

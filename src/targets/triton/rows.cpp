@@ -38,7 +38,7 @@ struct Rows {
   double weight = 0;     // arithmetic on each element that the row is folded from
 };
 
-constexpr int64_t kMostJoined = 16;  // partial results that each thread of a launch's last program takes
+constexpr int64_t kMostParts = 16;  // partial results that each thread of a launch's last program takes
 
 void prepare(Kernel& kernel) {
   order_by_stride(kernel);
@@ -357,7 +357,7 @@ const ParameterTable& takes() {
        .unsaid = 1,
        .powers_of_two = false,
        .tried = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}},
-      {.name = "together", .least = 0, .most = 1, .unsaid = 1, .powers_of_two = false, .tried = {0, 1}},
+      {.name = "last_block", .least = 0, .most = 1, .unsaid = 1, .powers_of_two = false, .tried = {0, 1}},
   });
   return table;
 }
@@ -372,7 +372,7 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   if (rows.along_rows && rows.again && rows.length > 8192) ranges.push_back(table.range("cooperative_block"));
   ranges.push_back(table.range("r_block"));
   ranges.push_back(table.range("split"));
-  if (table.read(defaults(group, device), "split") > 1) ranges.push_back(table.range("together"));
+  if (table.read(defaults(group, device), "split") > 1) ranges.push_back(table.range("last_block"));
   return ranges;
 }
 
@@ -459,14 +459,14 @@ lower::KernelSchedule schedule_of_row_finish(const Kernel& kernel) {
 }
 
 // Can the last program of a launch with so many warps combine all rows' parts by itself, in registers?
-bool join_last(Kernel& finish, lower::KernelSchedule& schedule, int warps) {
+bool reduce_in_last_block(Kernel& finish, lower::KernelSchedule& schedule, int warps) {
   const int parts = static_cast<int>(finish.axes.size()) - 1;
   if (parts > 1) {
     if (!flatten(finish, 0, parts - 1)) return false;
     schedule.axes = {in_blocks(finish.axes.front(), 1), schedule.axes.back()};
   }
   const int64_t rows = finish.axes.size() > 1 ? next_power_of_two(finish.axes.front().extent) : 1;
-  if (rows * schedule.axes.back().width > kMostJoined * 32 * warps) return false;
+  if (rows * schedule.axes.back().width > kMostParts * 32 * warps) return false;
   if (finish.axes.size() > 1) schedule.axes.front() = in_blocks(finish.axes.front(), rows);
   return true;
 }
@@ -527,9 +527,9 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
         const bool full = parallel_points(finish.kernel) > rows_of(group.kernel).count;
         lower::KernelSchedule schedule = full ? schedule_of_full_finish(finish.kernel, device)
                                               : schedule_of_row_finish(finish.kernel);
-        const bool joined = !full && made.kernels.size() == 1 && table.read(parameters, "together") != 0 &&
-                            join_last(finish.kernel, schedule, warps);
-        made.kernels.push_back({std::move(finish), std::move(schedule), joined});
+        const bool by_last = !full && made.kernels.size() == 1 && table.read(parameters, "last_block") != 0 &&
+                             reduce_in_last_block(finish.kernel, schedule, warps);
+        made.kernels.push_back({std::move(finish), std::move(schedule), by_last});
       }
       schedule(std::move(made), result);
       return result;
