@@ -124,7 +124,7 @@ bool only_picks(const Kernel& kernel) {
 }
 
 // Rows are whole. Exchanges between the warps of a program go through shared memory, but registers, and the time to
-// compile what is written out for each element of a thread, grow with its elements: eight, or thirty-two where each is
+// compile what is unrolled for each element of a thread, grow with its elements: eight, or thirty-two where each is
 // only compared.
 void choose_sorted(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
   const int64_t width = next_power_of_two(rows.length), each = only_picks(kernel) ? 32 : 8;
