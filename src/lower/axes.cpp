@@ -326,7 +326,7 @@ class Mapper {
     for (const std::vector<kernel::Symbol>& axes : loops) {
       MappedLoop loop{axes, mapped_.axes[axes[0]].outer, mapped_.axes[axes[0]].extent, mapped_.axes[axes[0]].width};
       loop.stages = schedules_.at(axes.back())->stages;
-      loop.ahead = schedules_.at(axes.back())->ahead;
+      loop.prefetch = schedules_.at(axes.back())->prefetch;
       loop.bounded = std::any_of(axes.begin(), axes.end(),
                                  [&](kernel::Symbol axis) { return schedules_.at(axis)->bounded; });
       loop.stops = axes.size() == 1 && schedules_.at(axes[0])->stops;

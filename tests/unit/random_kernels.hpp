@@ -297,7 +297,7 @@ inline KernelSchedule random_blocks(Random& random, const Kernel& kernel) {
     one.online = one.mapping == Mapping::kLoop && random.chance(0.5);
     if (scans(kernel)) {
       one.network = one.mapping != Mapping::kGrid && random.chance(0.3);
-      one.ahead = one.mapping == Mapping::kLoop && random.chance(0.2) ? 2 : 1;
+      one.prefetch = one.mapping == Mapping::kLoop && random.chance(0.2) ? 2 : 1;
       one.in_order = one.mapping == Mapping::kLoop && !one.network && (one.width == 4 || one.width == 16);
     }
     one.last = one.mapping != Mapping::kLoop && one.width > 1 && random.chance(0.2);

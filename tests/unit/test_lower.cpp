@@ -28,7 +28,7 @@ bool close(double left, double right) {
 
 TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
   int lowered = 0, refused = 0, online = 0, merged = 0, bulk = 0, split = 0, within = 0, apart = 0, walked = 0,
-      ahead = 0;
+      prefetch = 0;
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     Random random(seed);
     RandomKernel maker(random, seed % 4 == 0);
@@ -54,7 +54,8 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
     split += text.find("_remainder") != std::string::npos;
     within += to_json(schedule, kernel).dump().find("within") != std::string::npos;
     walked += text.find("%carry") != std::string::npos;
-    ahead += std::any_of(schedule.axes.begin(), schedule.axes.end(), [](const auto& axis) { return axis.ahead > 1; });
+    prefetch += std::any_of(schedule.axes.begin(), schedule.axes.end(),
+                            [](const auto& axis) { return axis.prefetch > 1; });
     apart += std::any_of(schedule.axes.begin(), schedule.axes.end(),
                          [](const auto& axis) { return axis.mapping == Mapping::kTile && axis.unrolled; });
     ASSERT_EQ(tile::print_program(tile::parse_program(text)), text) << "seed " << seed;
@@ -79,7 +80,7 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
   EXPECT_GT(within, 10);
   EXPECT_GT(apart, 10);
   EXPECT_GT(walked, 10);
-  EXPECT_GT(ahead, 3);
+  EXPECT_GT(prefetch, 3);
 }
 
 // Rows that are two interleaved halves of a line of the result, as a transposed convolution's phases are.

@@ -341,7 +341,7 @@ TEST(SchedulesFromOutside, AMisspeltParameterIsNamedWithTheNearestThatThereIs) {
 }
 
 TEST(SchedulesFromOutside, AnotherSchedulersOrTargetsParameterIsRefused) {
-  EXPECT_NE(refusal(told(kSum), "ahead", 2), "");
+  EXPECT_NE(refusal(told(kSum), "prefetch", 2), "");
   EXPECT_NE(refusal(told(kSum), "tile", 32), "");
   EXPECT_NE(refusal(told(kSum, "cpu"), "num_warps", 4), "");
   EXPECT_NE(refusal(told(kSum, "cpu"), "keep", 65536).find("which it does not take"), std::string::npos);
@@ -357,16 +357,18 @@ TEST(SchedulesFromOutside, AnotherSchedulersOrTargetsParameterIsRefused) {
 
 // An archive may hold parameters by names of other versions: refused, and never taken for another parameter.
 TEST(SchedulesFromOutside, AParameterOfAnotherVersionIsRefusedByName) {
-  for (const char* name : {"exchange", "together"}) {
-    const std::string refused = refusal(told(kSum), name, 0);
+  const std::pair<const char*, const char*> names[] = {{kSum, "exchange"}, {kSum, "together"}, {kProducts, "ahead"}};
+  for (const auto& [graph, name] : names) {
+    const std::string refused = refusal(told(graph), name, 0);
     EXPECT_NE(refused.find("'" + std::string(name) + "' = 0, which it does not take"), std::string::npos) << refused;
   }
 }
 
 TEST(SchedulesFromOutside, AValueOutOfRangeIsRefused) {
-  EXPECT_EQ(refusal(told(kProducts), "ahead", 0),
-            "the schedule gives group 0 (aten.cumprod.default), scheduler 'scan' on triton, the parameter 'ahead' = 0, "
-            "which is not allowed | 'ahead' takes a power of two from 1 to 256.");
+  EXPECT_EQ(
+      refusal(told(kProducts), "prefetch", 0),
+      "the schedule gives group 0 (aten.cumprod.default), scheduler 'scan' on triton, the parameter 'prefetch' = 0, "
+      "which is not allowed | 'prefetch' takes a power of two from 1 to 256.");
   for (const int64_t warps : {-1, 0, 3, 64}) EXPECT_NE(refusal(told(kSum), "num_warps", warps), "") << warps;
   for (const int64_t block : {-4, 0, 48, 1 << 21}) EXPECT_NE(refusal(told(kRelu), "block", block), "") << block;
   EXPECT_NE(refusal(told(kSum), "persistent", 2), "");

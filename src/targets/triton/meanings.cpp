@@ -9,7 +9,6 @@ namespace {
 using Meaning = std::pair<std::string_view, std::string_view>;
 
 constexpr Meaning kMeanings[] = {
-    {"ahead", "blocks of a row that a scan reads before it works on the first of them"},
     {"block", "elements a program computes"},
     {"columns", "results side by side in a row that a thread computes from what it has read"},
     {"cooperative_block",
@@ -18,6 +17,7 @@ constexpr Meaning kMeanings[] = {
     {"layout", "0 flat, 1 row by row, 2 square tiles, 3 tiles of whole rows, 4 tiles of rows of several short axes"},
     {"num_warps", "warps a program has, of 32 threads each"},
     {"persistent", "1: a row is kept on chip and read once; 0: it is walked in blocks"},
+    {"prefetch", "blocks of a row that a scan loads before it works on the first of them"},
     {"r_block", "elements of the folded axis a program takes at a time"},
     {"rows", "rows of results that a thread computes from what it has read"},
     {"segments", "1: rows are cut into segments of one program each"},
