@@ -31,11 +31,12 @@ struct Rows {
   int kept_loads = 0;        // loads that a reduction needs element by element
   int64_t element_size = 4;  // of the largest load
   int streams = 0;           // accesses along the row whose elements are the row's own
-  int lent_loads = 0;    // loads along the row that a stretch of neighbouring rows share, but not all rows: scales of a
-                         // sample
-  bool moments = false;  // folds means and squared deviations
-  bool rounds = false;   // folds more than once, each after the one before: sums of exponentials need the largest first
-  double weight = 0;     // arithmetic on each element that the row is folded from
+  int broadcast_loads = 0;   // loads along the row that a stretch of neighbouring rows share, but not all rows: scales
+                             // of a sample
+  bool moments = false;      // folds means and squared deviations
+  bool several_passes = false;  // folds more than once, each after the one before: sums of exponentials need the
+                                // largest first
+  double weight = 0;            // arithmetic on each element that the row is folded from
 };
 
 constexpr int64_t kMostParts = 16;  // partial results that each thread of a launch's last program takes
@@ -72,10 +73,11 @@ Rows rows_of(const Kernel& kernel) {
   rows.moments = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
     return expr.kind == kernel_ir::ExprKind::kReduce && expr.reduce == kernel_ir::ReduceOp::kMoments;
   });
-  rows.rounds = rows.again || rows.moments ||
-                std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
-                  return expr.kind == kernel_ir::ExprKind::kReduce && expr.reduce == kernel_ir::ReduceOp::kMaxSumExp;
-                });
+  rows.several_passes = rows.again || rows.moments ||
+                        std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const kernel_ir::Expr& expr) {
+                          return expr.kind == kernel_ir::ExprKind::kReduce &&
+                                 expr.reduce == kernel_ir::ReduceOp::kMaxSumExp;
+                        });
   bool decided = false;
   for (const auto& one : traffic_of(kernel)) {
     bool reduce = false;
@@ -98,7 +100,7 @@ Rows rows_of(const Kernel& kernel) {
     };
     if (rows.parallel == 0 || !uses_one_of(rows.parallel, static_cast<int>(kernel.axes.size()))) continue;
     if (uses_axis(*one.access, rows.parallel - 1)) ++rows.streams;
-    else if (!one.is_store && uses_one_of(0, rows.parallel - 1)) ++rows.lent_loads;
+    else if (!one.is_store && uses_one_of(0, rows.parallel - 1)) ++rows.broadcast_loads;
   }
   const auto axes = kernel_ir::axes_of_exprs(kernel);
   for (size_t id = 0; id < kernel.exprs.size(); ++id)
@@ -126,10 +128,10 @@ int64_t warps_for(int64_t tile) {
   return 32;
 }
 
-// Of rows that are folded in rounds: threads wait for each other at each, the fewer of them the shorter, and many small
-// programs fill the time. Measured for rows of 64 to 16,384 elements, of one tensor and of two; 8 warps over four rows
-// of 1024 took 1.1 times as long for a softmax, 1.4 times for two.
-int64_t warps_for_rounds(int64_t tile) { return tile <= 1024 ? 2 : tile <= 4096 ? 4 : tile / 1024; }
+// Of rows that are folded in several passes: threads wait for each other at each, the fewer of them the shorter, and
+// many small programs fill the time. Measured for rows of 64 to 16,384 elements, of one tensor and of two; 8 warps over
+// four rows of 1024 took 1.1 times as long for a softmax, 1.4 times for two.
+int64_t warps_for_passes(int64_t tile) { return tile <= 1024 ? 2 : tile <= 4096 ? 4 : tile / 1024; }
 
 int64_t inner_parallel_extent(const Kernel& kernel) {
   const int parallel = parallel_axes(kernel);
@@ -198,15 +200,15 @@ void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chose
     chosen["persistent"] = 1;
     chosen["r_block"] = width;
     // A tile of several rows reads what they share once. What all rows share stays in the first cache anyway.
-    const bool lent = rows.lent_loads * 4 > rows.streams * std::max<int64_t>(1, 4096 / width);
-    const bool rounds = rows.rounds && !lent;
-    int64_t x_block = std::max<int64_t>(1, (lent ? 8192 : rounds ? 1024 : 4096) / width);
+    const bool broadcasts = rows.broadcast_loads * 4 > rows.streams * std::max<int64_t>(1, 4096 / width);
+    const bool passes = rows.several_passes && !broadcasts;
+    int64_t x_block = std::max<int64_t>(1, (broadcasts ? 8192 : passes ? 1024 : 4096) / width);
     x_block = std::min(x_block, next_power_of_two(rows.count));
     while (x_block > 1 && ceil_divide(rows.count, x_block) < 4 * device.units) x_block /= 2;
     if (const int64_t sector = rows_of_a_sector(kernel, rows); sector * width <= 8192)
       x_block = std::max(x_block, sector);
     chosen["x_block"] = x_block;
-    chosen["num_warps"] = rounds ? warps_for_rounds(width * x_block)
+    chosen["num_warps"] = passes ? warps_for_passes(width * x_block)
                                  : std::min<int64_t>(warps_for(width * x_block), width >= 8192 ? 16 : 8);
     if (width >= 32768) chosen["num_warps"] = 32;
     return;
@@ -215,7 +217,7 @@ void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chose
   chosen["x_block"] = 1;
   chosen["r_block"] = 8192;
   chosen["num_warps"] = 16;
-  // Moments are combined in three places a round: 0.20 ms instead of 0.24 for those of channels of 401,408 elements.
+  // Moments are combined in three places a pass: 0.20 ms instead of 0.24 for those of channels of 401,408 elements.
   if (!rows.again && rows.moments && rows.length >= 8 * 16384) chosen["r_block"] = 16384;
   // A row that is read twice comes out of the cache the second time when the rows in flight fit: one program per
   // multiprocessor.
@@ -267,7 +269,7 @@ void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chos
     // fit (400 bytes spilled).
     const int64_t points = rows.full || accumulators_of(kernel) > 1 ? tile : rows.kept_loads > 1 ? 8192 : 16384;
     chosen["r_block"] = std::min<int64_t>(width, std::max<int64_t>(8, points / chosen["x_block"]));
-    // A program that goes round only a few times hardly overlaps its loads with anything.
+    // A program that loops only a few times hardly overlaps its loads with anything.
     if (!rows.full)
       chosen["r_block"] = std::max<int64_t>(std::min<int64_t>(chosen["r_block"], 16),
                                             std::min(chosen["r_block"], width / 8));
