@@ -47,8 +47,11 @@ std::vector<std::string> definition_lines(const tile::Program& program) {
     if (symbol.range.low <= 1 && symbol.range.high >= 1) kept.push_back("\"" + symbol.name + "\"");
   }
   if (converts_float8(program)) parameters.push_back(fmt::format("{}: tl.constexpr", kHardwareFloat8Constant));
+  const std::string definition = fmt::format("def {}({}):", program.name, join(parameters, ", "));
   return {kept.empty() ? "@triton.jit" : fmt::format("@triton.jit(do_not_specialize=[{}])", join(kept, ", ")),
-          fmt::format("def {}({}):", program.name, join(parameters, ", "))};
+          definition.size() <= python::kLongestLine
+              ? definition
+              : python::wrapped_call("def " + program.name + "(", parameters, "):")};
 }
 
 std::vector<int64_t> grid_of(const tile::Program& program) {

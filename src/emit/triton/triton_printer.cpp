@@ -105,6 +105,20 @@ bool asks_hardware(const triton::ConstantParameter& constant) {
   return constant.name.ends_with(triton::kHardwareFloat8Constant);
 }
 
+// Items behind a head, in rows below each other.
+std::string in_rows(const std::string& head, const std::vector<std::string>& items, const std::string& tail) {
+  std::string out, row = head;
+  for (size_t one = 0; one < items.size(); ++one) {
+    const bool last = one + 1 == items.size();
+    if (row.size() + items[one].size() + (last ? tail.size() : 1) > python::kLongestLine) {
+      out += row.substr(0, row.size() - 1) + "\n";
+      row = std::string(head.size(), ' ');
+    }
+    row += items[one] + (last ? "" : ", ");
+  }
+  return out + row + tail + "\n";
+}
+
 std::string signature_of(const Launchable& one) {
   std::vector<std::string> pointers, constants, aligned;
   for (const triton::PointerParameter& pointer : one.pointers) {
@@ -133,10 +147,18 @@ std::string signature_of(const Launchable& one) {
   if (one.max_registers > 0) options += fmt::format(" \"maxnreg\": {},", one.max_registers);
   options += fmt::format(" \"{}\": {},", kFusion, one.fusion);
   if (!from_capability.empty()) options += fmt::format(" \"true_from_sm\": {{{}}},", from_capability);
-  return fmt::format(
-      "    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n     \"num_warps\": {},{} "
-      "\"divisible_by_16\": [{}]}},\n",
-      one.name, join(pointers, ", "), join(constants, ", "), one.warps, options, join(aligned, ", "));
+  const std::string types = fmt::format("    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n",
+                                        one.name, join(pointers, ", "), join(constants, ", "));
+  const std::string rest = fmt::format("     \"num_warps\": {},{} \"divisible_by_16\": [{}]}},\n", one.warps, options,
+                                       join(aligned, ", "));
+  return (types.size() <= python::kLongestLine + 1
+              ? types
+              : fmt::format("    {{\"kernel\": \"{}\",\n", one.name) +
+                    in_rows("     \"signature\": {", pointers, "},") +
+                    fmt::format("     \"constexprs\": {{{}}},\n", join(constants, ", "))) +
+         (rest.size() <= python::kLongestLine + 1 ? rest
+                                                  : fmt::format("     \"num_warps\": {},{}\n", one.warps, options) +
+                                                        in_rows("     \"divisible_by_16\": [", aligned, "]},"));
 }
 
 // A launch of a kernel that takes tensors alone.
