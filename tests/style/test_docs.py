@@ -62,3 +62,12 @@ def test_files_that_docs_name_are_there() -> None:
             if not (HOME / "src" / name).exists():
                 wrong.append(f"{page.relative_to(HOME)}: {name}")
     assert not wrong
+
+
+def test_every_word_of_a_kernels_schedule_is_explained() -> None:
+    source = (HOME / "src" / "lower" / "schedule.cpp").read_text(encoding="utf-8")
+    page = (HOME / "docs" / "kernel-schedule.md").read_text(encoding="utf-8")
+    words = set(re.findall(r'\{"(\w+)", &(?:KernelSchedule|AxisSchedule)::', source))
+    words |= set(re.findall(r'\bkey == "(\w+)"', source))
+    assert len(words) > 20
+    assert not sorted(word for word in words if f"`{word}`" not in page and f'"{word}"' not in page)
