@@ -26,8 +26,7 @@ namespace {
 Schedule library_schedule(const Schedule& schedule) {
   Schedule out{.target = schedule.target, .groups = {}, .graphs = false};
   std::set<NodeId> nodes;
-  for (const GroupSchedule& group : schedule.groups)
-    if (group.scheduler != "view") nodes.insert(group.nodes.begin(), group.nodes.end());
+  for (const GroupSchedule& group : schedule.groups) nodes.insert(group.nodes.begin(), group.nodes.end());
   for (const NodeId node : nodes) out.groups.push_back({.nodes = {node}, .scheduler = "extern", .parameters = {}});
   return out;
 }
