@@ -17,7 +17,7 @@
 // Blocks that share out a folded axis are `cooperative`: each folds its own part, writes that down, waits for the
 // others of its row, and folds what all of them wrote (cooperative.hpp). What a block holds of the row stays in
 // registers meanwhile. All axes of such a fold are shared out so, and nothing is looped over.
-// With `network` a scan's products are multiplied in one order (ScanWay::kNetwork): what overflows hangs on the width
+// With `network` a scan's products are multiplied in one order (ScanWay::kNetwork): what overflows depends on the width
 // alone. With `in_order` a scan's elements are taken one after the other, behind what the blocks before have met
 // (ScanWay::kAfter), as a CPU does. With `prefetch` so many iterations of a loop load what they need before the first
 // of them (prefetch.hpp). Behind a product a grid's or a tile's lanes may be the `last` dimension of tiles, {"grid":

@@ -58,7 +58,7 @@ std::vector<int64_t> grid_of(const tile::Program& program) {
   std::vector<int64_t> counts;
   for (Symbol symbol : program.grid) {
     const auto number = kernel::as_constant(program.symbols[symbol].count);
-    KW_ASSERT(number, "the grid of '" + program.name + "' hangs on run-time sizes");
+    KW_ASSERT(number, "the grid of '" + program.name + "' depends on run-time sizes");
     const bool groups = program.consumers.count > 1 && program.consumers.along == symbol;
     counts.insert(counts.begin(), groups ? groups_along(program, symbol) : *number);
   }

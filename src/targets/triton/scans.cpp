@@ -65,7 +65,7 @@ int64_t chunk_of_product(const Rows& rows) {
 }
 
 // A row's product leaves the range of floats after a few dozen elements, and where, and whether for 0, infinity or NaN,
-// hangs on the order of multiplication: it is PyTorch's where that order can be had cheaply, which is while a chunk's
+// depends on the order of multiplication: it is PyTorch's where that order can be had cheaply, which is while a chunk's
 // row is a few values a lane.
 constexpr int64_t kWidestNetwork = 256;
 
