@@ -163,7 +163,7 @@ class Mapper {
       axis.index = axis.index + kernel::symbol_index(axis.lane);
     }
     axis.whole = axis.index;
-    if (axis.unrolled) axis.padded = false;
+    if (axis.unrolled) axis.padded = kernel::range_of(axis.extent, ranges).high < 1;
     else if (schedule.mapping == Mapping::kTile) axis.padded = !(kernel::as_constant(axis.extent) == schedule.width);
     else axis.padded = kernel::known_divisor(axis.extent, ranges) % (schedule.width * consumers_along(info.name)) != 0;
     if (axis.padded && axis.lane >= 0 && is_walked_plainly(symbol))

@@ -55,8 +55,9 @@ class RandomKernel {
     const int64_t count = 2 + random_.below(3);
     for (int64_t i = 0; i < count; ++i) {
       const bool varies = size_ >= 0 && i == 0;
-      axes_.push_back(builder_.axis(std::string(1, static_cast<char>('i' + i)),
-                                    varies ? kernel::symbol_index(size_) : Index(1 + random_.below(i < 2 ? 19 : 6))));
+      axes_.push_back(builder_.axis(
+          std::string(1, static_cast<char>('i' + i)),
+          varies ? kernel::symbol_index(size_) : Index(random_.chance(0.02) ? 0 : 1 + random_.below(i < 2 ? 19 : 6))));
     }
     for (int64_t i = 0; i < 3; ++i) inputs_.push_back(input(i));
   }
