@@ -204,22 +204,6 @@ std::string indent(std::string_view text, int levels) {
   return out;
 }
 
-std::string wrapped_call(const std::string& head, const std::vector<std::string>& arguments, const std::string& tail) {
-  const std::string line = head + join(arguments, ", ") + tail;
-  if (line.size() <= kLineWidth) return line;
-  std::string out = head + "\n";
-  std::string row;
-  for (const std::string& argument : arguments) {
-    if (!row.empty() && row.size() + argument.size() > kLineWidth - 8) {
-      out += "    " + row + "\n";
-      row.clear();
-    }
-    row += (row.empty() ? "" : " ") + argument + ",";
-  }
-  if (!row.empty()) out += "    " + row + "\n";
-  return out + tail;
-}
-
 std::string call_at(size_t indent, size_t before, const std::string& function,
                     const std::vector<std::string>& arguments, size_t columns) {
   const std::string text = function + "(" + join(arguments, ", ") + ")";
@@ -274,6 +258,43 @@ std::string rows_of(const std::vector<std::string>& parts, size_t indent, size_t
 }
 
 }  // namespace
+
+namespace {
+
+// A list that is too long for a line of its own, in rows.
+std::string list_in_rows(const std::string& list) {
+  static constexpr std::string_view kCommas[] = {", "};
+  std::string out = "[", row;
+  for (std::string item : operands_of(std::string_view(list).substr(1, list.size() - 2), kCommas)) {
+    if (item.starts_with(" ")) item.erase(0, 1);
+    if (!row.empty() && row.size() + item.size() > kLineWidth - 12) {
+      out += "\n        " + row;
+      row.clear();
+    }
+    row += (row.empty() ? "" : " ") + item + ",";
+  }
+  return out + "\n        " + row + "\n    ]";
+}
+
+}  // namespace
+
+std::string wrapped_call(const std::string& head, const std::vector<std::string>& arguments, const std::string& tail) {
+  const std::string line = head + join(arguments, ", ") + tail;
+  if (line.size() <= kLineWidth) return line;
+  std::string out = head + "\n";
+  std::string row;
+  for (const std::string& given : arguments) {
+    const bool is_long_list = given.size() > kLineWidth && given.starts_with("[") && given.ends_with("]");
+    const std::string argument = is_long_list ? list_in_rows(given) : given;
+    if (!row.empty() && row.size() + argument.size() > kLineWidth - 8) {
+      out += "    " + row + "\n";
+      row.clear();
+    }
+    row += (row.empty() ? "" : " ") + argument + ",";
+  }
+  if (!row.empty()) out += "    " + row + "\n";
+  return out + tail;
+}
 
 std::string with_short_lines(const std::string& statement, size_t indent, size_t columns) {
   const std::vector<std::string> lines = split_lines(std::string(indent, ' ') + statement);

@@ -234,3 +234,16 @@ TEST(PythonText, DocstringsAreBrokenBetweenWords) {
   EXPECT_EQ(python::docstring("What a kernel does.", 4, 40), "\"\"\"What a kernel does.\"\"\"");
   EXPECT_EQ(python::docstring("What a kernel does.", 4, 20), "\"\"\"What a\n    kernel does.\"\"\"");
 }
+
+TEST(PythonText, LongListsAreBrokenIntoRows) {
+  std::string list = "[";
+  for (int one = 0; one < 60; ++one) list += (one ? ", tensor_" : "tensor_") + std::to_string(one);
+  const std::string call = python::wrapped_call("y = aten.cat(", {list + "]", "dim=1"}, ")");
+  std::string joined;
+  for (const std::string& line : split_lines(call)) {
+    EXPECT_LE(line.size(), 118u) << line;
+    joined += line.substr(line.find_first_not_of(' ')) + " ";
+  }
+  EXPECT_TRUE(joined.starts_with("y = aten.cat( [ tensor_0, tensor_1,")) << joined;
+  EXPECT_TRUE(joined.ends_with("tensor_59, ], dim=1, ) ")) << joined;
+}

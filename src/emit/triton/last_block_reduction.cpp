@@ -136,8 +136,11 @@ std::string last_block_function(const Program& program, const LastBlockReduction
   for (const ConstantParameter& constant : last.constants) of_last.push_back("LAST_" + constant.name);
   std::string out = "@triton.jit\n" + python::wrapped_call(fmt::format("def {}(", reduction.name), parameters, "):") +
                     "\n";
-  out += fmt::format("    \"\"\"{}, and what its last program to end makes of them: {}.\"\"\"\n", first.name,
-                     last.name);
+  out += "    " +
+         python::docstring(
+             fmt::format("{}, and what its last program to end makes of them: {}.", first.name, last.name), 4,
+             python::kLongestLine) +
+         "\n";
   out += python::indent(python::wrapped_call(first.name + "(", of_first, ")"), 1);
   out += "    tl.debug_barrier()\n";
   out += fmt::format("    if tl.atomic_add({}, 1, sem=\"acq_rel\") == {}:\n", kEndedPointer, first.programs - 1);
