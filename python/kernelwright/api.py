@@ -21,7 +21,7 @@ from . import errors, hello, library
 from .running import candidate as candidates
 from .running import problem as problems
 
-_CAUTIONS = ("fused", "exact-convolutions", "no-graphs", "library-draws", "unfused", "library")
+_CAUTIONS = ("fused", "exact-convolutions", "no-graphs", "library-random", "unfused", "library")
 # What optimize() can be told, by keyword and in the options of torch.compile's backend.
 SETTINGS = ("target", "policy", "graphs", "unverified_kernels_may_be_wrong", "draws", "seed")
 _CHOICES = {

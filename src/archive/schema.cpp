@@ -46,7 +46,8 @@ CREATE TABLE measurements(
   created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ','now'))) WITHOUT ROWID;
 -- The outcome of one `optimize`, as it was reported.
 CREATE TABLE results(
-  id INTEGER PRIMARY KEY, problem TEXT NOT NULL REFERENCES problems(hash), target TEXT NOT NULL, policy TEXT NOT NULL, emitter TEXT NOT NULL,
+  id INTEGER PRIMARY KEY, problem TEXT NOT NULL REFERENCES problems(hash), target TEXT NOT NULL,
+  policy TEXT NOT NULL, emitter TEXT NOT NULL,
   environment TEXT NOT NULL REFERENCES environments(hash), candidate TEXT NOT NULL REFERENCES candidates(hash),
   verdict TEXT NOT NULL REFERENCES verdicts(hash), measurement TEXT REFERENCES measurements(hash), report TEXT NOT NULL,
   created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ','now')));
@@ -64,8 +65,8 @@ CREATE TABLE completions(
   created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ','now'))) WITHOUT ROWID;
 CREATE INDEX completions_by_run ON completions(run, sample, turn);
 CREATE TABLE judgements(
-  completion TEXT PRIMARY KEY REFERENCES completions(hash), candidate TEXT REFERENCES candidates(hash), verdict TEXT REFERENCES verdicts(hash),
-  passed INTEGER NOT NULL, record TEXT NOT NULL,
+  completion TEXT PRIMARY KEY REFERENCES completions(hash), candidate TEXT REFERENCES candidates(hash),
+  verdict TEXT REFERENCES verdicts(hash), passed INTEGER NOT NULL, record TEXT NOT NULL,
   created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ','now'))) WITHOUT ROWID;
 )sql";
 

@@ -48,7 +48,7 @@ class Splitter {
     for (const GraphInput& input : graph_.inputs)
       if (const std::string& name = graph_.values[input.value].name; sources.contains(name))
         kept.sources.push_back(name);
-    // What hangs on no weight (positions, say) is kept with any of them, for its device.
+    // What depends on no weight (positions, say) is kept with any of them, for its device.
     const std::string& device = types_.at(kept.made.front()).device;
     for (const GraphInput& input : graph_.inputs)
       if (const Value& value = graph_.values[input.value];

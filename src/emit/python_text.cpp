@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <cctype>
 #include <cmath>
 #include <iterator>
@@ -203,12 +204,88 @@ std::string indent(std::string_view text, int levels) {
   return out;
 }
 
+std::string call_at(size_t indent, size_t before, const std::string& function,
+                    const std::vector<std::string>& arguments, size_t columns) {
+  const std::string text = function + "(" + join(arguments, ", ") + ")";
+  if (indent + before + text.size() <= columns) return text;
+  const std::string break_line = "\n" + std::string(indent + 4, ' ');
+  return function + "(" + break_line + join(arguments, "," + break_line) + ",\n" + std::string(indent, ' ') + ")";
+}
+
+namespace {
+
+// The operands between such operators outside of brackets and quotes, each but the first behind its own; empty where
+// brackets are open at the end, or closed before.
+std::vector<std::string> operands_of(std::string_view text, std::span<const std::string_view> operators) {
+  std::vector<std::string> operands(1);
+  int depth = 0;
+  char quote = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char one = text[at];
+    if (quote) quote = one == quote ? 0 : quote;
+    else if (one == '"' || one == '\'') quote = one;
+    else if (one == '(' || one == '[' || one == '{') ++depth;
+    else if ((one == ')' || one == ']' || one == '}') && --depth < 0) return {};
+    const bool outside = !quote && depth == 0;
+    if (outside && std::any_of(operators.begin(), operators.end(),
+                               [&](std::string_view name) { return text.substr(at).starts_with(name); }))
+      operands.emplace_back();
+    else operands.back() += one;
+  }
+  if (depth != 0 || quote) operands.clear();
+  return operands;
+}
+
+// Of a sum its terms, else the factors and divisors of a product.
+std::vector<std::string> parts_of(std::string_view text) {
+  static constexpr std::string_view kSums[] = {" + ", " - "}, kProducts[] = {" * ", " // ", " % "};
+  std::vector<std::string> terms = operands_of(text, kSums);
+  return terms.size() == 1 ? operands_of(text, kProducts) : terms;
+}
+
+std::string rows_of(const std::vector<std::string>& parts, size_t indent, size_t columns) {
+  std::string out(indent, ' '), row = parts.front();
+  for (size_t one = 1; one < parts.size(); ++one) {
+    const std::string& more = parts[one];
+    if (indent + row.size() + 1 + more.size() > columns) {
+      out += row + "\n" + std::string(indent, ' ');
+      row = more;
+    } else {
+      row += " " + more;
+    }
+  }
+  return out + row;
+}
+
+}  // namespace
+
+namespace {
+
+// A list that is too long for a line of its own, in rows.
+std::string list_in_rows(const std::string& list) {
+  static constexpr std::string_view kCommas[] = {", "};
+  std::string out = "[", row;
+  for (std::string item : operands_of(std::string_view(list).substr(1, list.size() - 2), kCommas)) {
+    if (item.starts_with(" ")) item.erase(0, 1);
+    if (!row.empty() && row.size() + item.size() > kLineWidth - 12) {
+      out += "\n        " + row;
+      row.clear();
+    }
+    row += (row.empty() ? "" : " ") + item + ",";
+  }
+  return out + "\n        " + row + "\n    ]";
+}
+
+}  // namespace
+
 std::string wrapped_call(const std::string& head, const std::vector<std::string>& arguments, const std::string& tail) {
   const std::string line = head + join(arguments, ", ") + tail;
   if (line.size() <= kLineWidth) return line;
   std::string out = head + "\n";
   std::string row;
-  for (const std::string& argument : arguments) {
+  for (const std::string& given : arguments) {
+    const bool is_long_list = given.size() > kLineWidth && given.starts_with("[") && given.ends_with("]");
+    const std::string argument = is_long_list ? list_in_rows(given) : given;
     if (!row.empty() && row.size() + argument.size() > kLineWidth - 8) {
       out += "    " + row + "\n";
       row.clear();
@@ -219,12 +296,44 @@ std::string wrapped_call(const std::string& head, const std::vector<std::string>
   return out + tail;
 }
 
-std::string call_at(size_t indent, size_t before, const std::string& function,
-                    const std::vector<std::string>& arguments, size_t columns) {
-  const std::string text = function + "(" + join(arguments, ", ") + ")";
-  if (indent + before + text.size() <= columns) return text;
-  const std::string break_line = "\n" + std::string(indent + 4, ' ');
-  return function + "(" + break_line + join(arguments, "," + break_line) + ",\n" + std::string(indent, ' ') + ")";
+std::string with_short_lines(const std::string& statement, size_t indent, size_t columns) {
+  const std::vector<std::string> lines = split_lines(std::string(indent, ' ') + statement);
+  std::string out;
+  for (size_t number = 0; number < lines.size(); ++number) {
+    const std::string& line = lines[number];
+    const size_t start = std::min(line.find_first_not_of(' '), line.size());
+    const size_t equals = number == 0 ? line.find(" = ") : std::string::npos;
+    const bool is_whole = number == 0 && lines.size() == 1 && equals != std::string::npos;
+    const size_t value = is_whole ? equals + 3 : start;
+    const std::vector<std::string> parts = line.size() > columns && (is_whole || number > 0)
+                                               ? parts_of(std::string_view(line).substr(value))
+                                               : std::vector<std::string>();
+    if (parts.size() < 2) out += line;
+    else if (!is_whole) out += rows_of(parts, start, columns);
+    else
+      out += line.substr(0, value) + "(\n" + rows_of(parts, start + 4, columns) + "\n" + std::string(start, ' ') + ")";
+    if (number + 1 < lines.size()) out += "\n";
+  }
+  return out.substr(indent);
+}
+
+std::string docstring(const std::string& text, size_t indent, size_t columns) {
+  std::string out = "\"\"\"";
+  size_t column = indent + out.size();
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    const bool first = at == 0;
+    at = end + 1;
+    if (!first && column + 1 + word.size() + 3 > columns) {
+      out += "\n" + std::string(indent, ' ') + word;
+      column = indent + word.size();
+    } else {
+      out += (first ? "" : " ") + word;
+      column += word.size() + !first;
+    }
+  }
+  return out + "\"\"\"";
 }
 
 }  // namespace kw::python

@@ -163,7 +163,7 @@ class Mapper {
       axis.index = axis.index + kernel::symbol_index(axis.lane);
     }
     axis.whole = axis.index;
-    if (axis.unrolled) axis.padded = false;
+    if (axis.unrolled) axis.padded = kernel::range_of(axis.extent, ranges).high < 1;
     else if (schedule.mapping == Mapping::kTile) axis.padded = !(kernel::as_constant(axis.extent) == schedule.width);
     else axis.padded = kernel::known_divisor(axis.extent, ranges) % (schedule.width * consumers_along(info.name)) != 0;
     if (axis.padded && axis.lane >= 0 && is_walked_plainly(symbol))
@@ -326,7 +326,7 @@ class Mapper {
     for (const std::vector<kernel::Symbol>& axes : loops) {
       MappedLoop loop{axes, mapped_.axes[axes[0]].outer, mapped_.axes[axes[0]].extent, mapped_.axes[axes[0]].width};
       loop.stages = schedules_.at(axes.back())->stages;
-      loop.ahead = schedules_.at(axes.back())->ahead;
+      loop.prefetch = schedules_.at(axes.back())->prefetch;
       loop.bounded = std::any_of(axes.begin(), axes.end(),
                                  [&](kernel::Symbol axis) { return schedules_.at(axis)->bounded; });
       loop.stops = axes.size() == 1 && schedules_.at(axes[0])->stops;

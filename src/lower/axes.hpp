@@ -34,7 +34,7 @@ struct MappedLoop {
   tile::Index end;
   int64_t step = 1;
   int stages = 0;
-  int64_t ahead = 1;
+  int64_t prefetch = 1;
   bool bounded = false, stops = false;
   bool unrolled = false;
   bool shared = false, simd = false;

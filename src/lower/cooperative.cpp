@@ -53,15 +53,15 @@ class SharedFolds {
 
   void run(const std::vector<ExprId>& roots) {
     const std::vector<ExprId> first = first_siblings(values_.kernel);
-    const std::vector<int> rounds = rounds_of(roots);
-    const int last = *std::max_element(rounds.begin(), rounds.end());
-    for (int round = 1; round <= last; ++round) {
+    const std::vector<int> passes = passes_of(roots);
+    const int last = *std::max_element(passes.begin(), passes.end());
+    for (int pass = 1; pass <= last; ++pass) {
       std::vector<ExprId> folds;
-      for (size_t id = 0; id < rounds.size(); ++id)
-        if (rounds[id] == round && values_.folds_shared_row(values_.kernel.exprs[id]) &&
+      for (size_t id = 0; id < passes.size(); ++id)
+        if (passes[id] == pass && values_.folds_shared_row(values_.kernel.exprs[id]) &&
             std::find(folds.begin(), folds.end(), first[id]) == folds.end())
           folds.push_back(first[id]);
-      exchange(folds, round - 1, first);
+      combine_parts(folds, pass - 1, first);
     }
     program_.buffers[shared_.partials].shape = {Index(slots_) * rows_ * per_row_};
     program_.buffers[shared_.counters].shape = {rows_ + Index(1)};
@@ -69,24 +69,24 @@ class SharedFolds {
 
  private:
   // [expression] How many times blocks have waited for each other before it is known; -1 where nothing needs it.
-  std::vector<int> rounds_of(const std::vector<ExprId>& roots) const {
+  std::vector<int> passes_of(const std::vector<ExprId>& roots) const {
     const std::vector<Expr>& exprs = values_.kernel.exprs;
     std::vector<bool> needed(exprs.size());
     for (ExprId root : roots) needed[root] = true;
     for (size_t id = exprs.size(); id-- > 0;)
       if (needed[id])
         for (ExprId input : kernel::inputs_of(exprs[id])) needed[input] = true;
-    std::vector<int> rounds(exprs.size(), -1);
+    std::vector<int> passes(exprs.size(), -1);
     for (size_t id = 0; id < exprs.size(); ++id) {
       if (!needed[id]) continue;
-      rounds[id] = 0;
-      for (ExprId input : kernel::inputs_of(exprs[id])) rounds[id] = std::max(rounds[id], rounds[input]);
-      rounds[id] += values_.folds_shared_row(exprs[id]);
+      passes[id] = 0;
+      for (ExprId input : kernel::inputs_of(exprs[id])) passes[id] = std::max(passes[id], passes[input]);
+      passes[id] += values_.folds_shared_row(exprs[id]);
     }
-    return rounds;
+    return passes;
   }
 
-  void exchange(const std::vector<ExprId>& folds, int turn, const std::vector<ExprId>& first) {
+  void combine_parts(const std::vector<ExprId>& folds, int turn, const std::vector<ExprId>& first) {
     std::vector<std::vector<Value>> mine;
     for (ExprId id : folds) mine.push_back(part_of(values_.kernel.exprs[id]));
     int64_t slot = slots_;

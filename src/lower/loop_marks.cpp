@@ -56,7 +56,7 @@ class Counter {
 
   void look_at(const Index& index) {
     divides_ = divides_ || is_divided(index, symbol_);
-    Index along;  // the terms that hang on the loop
+    Index along;  // the terms that depend on the loop
     for (const kernel::IndexTerm& term : index.terms) {
       Index one;
       one.terms = {term};

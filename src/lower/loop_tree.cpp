@@ -73,8 +73,8 @@ class TreeBuilder {
     for (const Instruction& one : body)
       if (one.results.empty() || !is_repeated_[one.results[0]]) list.push_back(&one);
     std::vector<LoopStep> result;
-    for (const List& round : rounds_of(list))
-      for (LoopStep& one : steps(round, {})) result.push_back(std::move(one));
+    for (const List& pass : passes_of(list))
+      for (LoopStep& one : steps(pass, {})) result.push_back(std::move(one));
     return result;
   }
 
@@ -89,29 +89,29 @@ class TreeBuilder {
   // All folds that wait for equally many others come together, so that they can share their loops, each with what it
   // needs; other values come as late as they can. Stores stay behind all that is before them. In programs of loops: a
   // block of a grid keeps its order.
-  std::vector<List> rounds_of(const List& list) const {
+  std::vector<List> passes_of(const List& list) const {
     if (!program_.grid.empty() || !is_apart(list)) return {list};
-    std::map<const Instruction*, int> rounds;
-    std::map<Value, int> made, needed;  // value → the round behind which it is there; the first that needs it
-    const auto round_of = [](const std::map<Value, int>& known, Value value, int otherwise) {
+    std::map<const Instruction*, int> passes;
+    std::map<Value, int> made, needed;  // value → the pass behind which it is there; the first that needs it
+    const auto pass_of = [](const std::map<Value, int>& known, Value value, int otherwise) {
       const auto found = known.find(value);
       return found == known.end() ? otherwise : found->second;
     };
     int last = 0;
     for (const Instruction* one : list) {
-      int& round = rounds[one];
-      for (Value value : effects_.at(one).used) round = std::max(round, round_of(made, value, 0));
-      if (one->results.empty() || one->kind == Kind::kFor) round = std::max(round, last);
-      last = std::max(last, round);
-      for (Value value : one->results) made[value] = round + (one->kind == Kind::kFold ? 1 : 0);
+      int& pass = passes[one];
+      for (Value value : effects_.at(one).used) pass = std::max(pass, pass_of(made, value, 0));
+      if (one->results.empty() || one->kind == Kind::kFor) pass = std::max(pass, last);
+      last = std::max(last, pass);
+      for (Value value : one->results) made[value] = pass + (one->kind == Kind::kFold ? 1 : 0);
     }
     for (size_t i = list.size(); i-- > 0;) {
-      int& round = rounds[list[i]];
-      if (maps(*list[i])) round = round_of(needed, list[i]->results[0], last);
-      for (Value value : effects_.at(list[i]).used) needed[value] = std::min(round_of(needed, value, last), round);
+      int& pass = passes[list[i]];
+      if (maps(*list[i])) pass = pass_of(needed, list[i]->results[0], last);
+      for (Value value : effects_.at(list[i]).used) needed[value] = std::min(pass_of(needed, value, last), pass);
     }
     std::vector<List> result(last + 1);
-    for (const Instruction* one : list) result[rounds[one]].push_back(one);
+    for (const Instruction* one : list) result[passes[one]].push_back(one);
     return result;
   }
 

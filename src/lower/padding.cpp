@@ -52,11 +52,14 @@ class Finder {
         for (kernel::Symbol axis : expr.axes) {
           padded_[axis] = mapped.axes[axis].padded;
           is_simd_ = is_simd_ || (padded_[axis] && is_simd(mapped, axis));
+          const int64_t fewest = kernel::range_of(mapped.axes[axis].extent, tile::ranges_of(mapped.program)).low;
+          may_be_empty_ = may_be_empty_ || fewest < 1;
         }
   }
 
   void run() {
     if (std::find(padded_.begin(), padded_.end(), true) == padded_.end()) return;
+    if (may_be_empty_) return;
     for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
       const Expr& expr = kernel_.exprs[id];
       if (expr.kind == ExprKind::kLoad && expr.access.mask == kernel::kNoExpr && is_masked_everywhere(id)) choose(id);
@@ -150,6 +153,8 @@ class Finder {
   const std::vector<std::vector<bool>> depends_;  // [expression][symbol]
   std::vector<bool> padded_;                      // [symbol]
   bool is_simd_ = false;                          // is one of them what a CPU takes side by side?
+  // The largest of no elements is -inf, and -inf below it is no number.
+  bool may_be_empty_ = false;
   std::vector<Known> otherwise_, values_;
 };
 

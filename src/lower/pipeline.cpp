@@ -10,7 +10,7 @@
 #include "lower/late_operations.hpp"
 #include "lower/owners.hpp"
 #include "lower/products_first.hpp"
-#include "lower/read_ahead.hpp"
+#include "lower/prefetch.hpp"
 #include "lower/serpentine.hpp"
 #include "lower/shared_loops.hpp"
 #include "lower/skip_masked.hpp"
@@ -83,14 +83,14 @@ constexpr Step kSteps[] = {
      [](Draft& draft) { join_shared_loops(draft.program()); }},
     {"own-places", [](const Draft& draft) { return draft.schedule.owners > 0; },
      [](Draft& draft) { own_places(draft.program(), draft.schedule.owners); }},
-    {"read-ahead",
+    {"prefetch",
      [](const Draft& draft) {
        return std::any_of(draft.mapped.nest.begin(), draft.mapped.nest.end(),
-                          [](const MappedLoop& loop) { return loop.ahead > 1; });
+                          [](const MappedLoop& loop) { return loop.prefetch > 1; });
      },
      [](Draft& draft) {
        for (const MappedLoop& loop : draft.mapped.nest)
-         if (loop.ahead > 1) read_ahead(draft.program(), loop.variable, loop.ahead);
+         if (loop.prefetch > 1) prefetch(draft.program(), loop.variable, loop.prefetch);
      }},
     {"serpentine", [](const Draft& draft) { return draft.schedule.serpentine; },
      [](Draft& draft) { turn_later_walks(draft.program()); }},

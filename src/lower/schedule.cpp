@@ -46,7 +46,7 @@ auto find_flag(const Flags& flags, const std::string& name) {
 
 // A tile has no more elements in Triton, and no row is longer.
 constexpr int64_t kWidest = 1 << 20;
-constexpr int64_t kMostAhead = 256, kMostStages = 16, kMostWarps = 32, kMostRegisters = 255, kMostConsumers = 2,
+constexpr int64_t kMostPrefetch = 256, kMostStages = 16, kMostWarps = 32, kMostRegisters = 255, kMostConsumers = 2,
                   kMostOwners = 1024;
 
 [[noreturn]] void refuse(const std::string& message, std::string hint = "") {
@@ -153,8 +153,8 @@ class ScheduleReader {
         ++mappings;
       } else if (key == "stages") {
         result.stages = static_cast<int>(whole(value, what, 1, kMostStages));
-      } else if (key == "ahead") {
-        result.ahead = power_of_two(value, what, kMostAhead);
+      } else if (key == "prefetch") {
+        result.prefetch = power_of_two(value, what, kMostPrefetch);
       } else if (const auto flag = find_flag(kAxisFlags, key); flag != std::end(kAxisFlags)) {
         result.*flag->second = boolean(value, what);
       } else if (key == "split") {
@@ -165,7 +165,7 @@ class ScheduleReader {
       } else {
         refuse(fmt::format("axis '{}' has no parameter '{}'", axis, key),
                "It has one of grid, tile and loop, and may have simd; a loop also takes stages, online, bounded, "
-               "stops, network, in_order, ahead, unrolled and threads, the others last and split, a tile network, "
+               "stops, network, in_order, prefetch, unrolled and threads, the others last and split, a tile network, "
                "unrolled, within and threads, a grid cooperative.");
       }
     }
@@ -173,11 +173,11 @@ class ScheduleReader {
       refuse(fmt::format("axis '{}' has {} mappings", axis, mappings), "Give one of grid, tile, loop.");
     if (result.mapping != Mapping::kLoop && (result.stages != 0 || result.online || result.bounded))
       refuse(fmt::format("axis '{}' is not a loop, so it has no stages, and is not online or bounded", axis));
-    if (result.stops && (result.mapping != Mapping::kLoop || result.bounded || result.unrolled || result.ahead != 1))
+    if (result.stops && (result.mapping != Mapping::kLoop || result.bounded || result.unrolled || result.prefetch != 1))
       refuse(fmt::format("axis '{}' is no loop that data can stop", axis),
-             "Take a loop that is neither bounded nor unrolled, and loads nothing ahead.");
-    if (result.mapping != Mapping::kLoop && result.ahead != 1)
-      refuse(fmt::format("axis '{}' is not a loop, so no iterations load ahead", axis));
+             "Take a loop that is neither bounded nor unrolled, and prefetches nothing.");
+    if (result.mapping != Mapping::kLoop && result.prefetch != 1)
+      refuse(fmt::format("axis '{}' is not a loop, so it prefetches no iterations", axis));
     if (result.mapping == Mapping::kGrid && result.network)
       refuse(fmt::format("axis '{}' is shared out by blocks, so there is no network along it", axis));
     if (result.in_order && (result.mapping != Mapping::kLoop || result.network || result.unrolled))
@@ -445,7 +445,7 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
     for (const auto& [mapping, name] : kMappingNames)
       if (mapping == axis.mapping) one[std::string(name)] = axis.width;
     if (axis.stages != 0) one["stages"] = axis.stages;
-    if (axis.ahead != 1) one["ahead"] = axis.ahead;
+    if (axis.prefetch != 1) one["prefetch"] = axis.prefetch;
     for (const auto& [name, flag] : kAxisFlags)
       if (axis.*flag) one[std::string(name)] = true;
     if (axis.split != 1) one["split"] = axis.split;

@@ -17,22 +17,21 @@
 // Blocks that share out a folded axis are `cooperative`: each folds its own part, writes that down, waits for the
 // others of its row, and folds what all of them wrote (cooperative.hpp). What a block holds of the row stays in
 // registers meanwhile. All axes of such a fold are shared out so, and nothing is looped over.
-// With `network` a scan's products are multiplied in one order (ScanWay::kNetwork): what overflows hangs on the width
+// With `network` a scan's products are multiplied in one order (ScanWay::kNetwork): what overflows depends on the width
 // alone. With `in_order` a scan's elements are taken one after the other, behind what the blocks before have met
-// (ScanWay::kAfter), as a CPU does. With `ahead` so many iterations of a loop load what they need before the first of
-// them (read_ahead.hpp).
-// Behind a product a grid's or a tile's lanes may be the `last` dimension of tiles, {"grid": 128, "last": true}, where
-// what is stored lies side by side along the others, and besides `split` in two, the quotient and the remainder by a
-// number, {"grid": 128, "split": 2, "last": true}, where neighbours in memory differ in the remainder first. The other
-// way round, {"tile": 4, "within": "unit"}, the lanes of two axes are one dimension in products, this one's the faster
-// (the gates of a recurrent layer's units), and two everywhere else.
-// With `in_order` points that data send to one element store there one after the other, as loops go, and nothing is
-// atomic; with `owners` besides, each thread has a range of the places, walks all points and stores those of its own
-// (owners.hpp), where there are at least so many threads.
-// For a CPU, a loop whose iterations threads share has `threads`: loops directly inside one another that have it are
-// shared together. The axis with `simd` is taken side by side: the iterations of its loop, or, where that has several
-// points each, its lanes. Of a tile with `threads` each thread folds its part.
-// Widths are powers of two. `nest` lists looped axes, outermost first, where it is not the kernel's order; a list in it
+// (ScanWay::kAfter), as a CPU does. With `prefetch` so many iterations of a loop load what they need before the first
+// of them (prefetch.hpp). Behind a product a grid's or a tile's lanes may be the `last` dimension of tiles, {"grid":
+// 128, "last": true}, where what is stored lies side by side along the others, and besides `split` in two, the quotient
+// and the remainder by a number, {"grid": 128, "split": 2, "last": true}, where neighbours in memory differ in the
+// remainder first. The other way round, {"tile": 4, "within": "unit"}, the lanes of two axes are one dimension in
+// products, this one's the faster (the gates of a recurrent layer's units), and two everywhere else. With `in_order`
+// points that data send to one element store there one after the other, as loops go, and nothing is atomic; with
+// `owners` besides, each thread has a range of the places, walks all points and stores those of its own (owners.hpp),
+// where there are at least so many threads. For a CPU, a loop whose iterations threads share has `threads`: loops
+// directly inside one another that have it are shared together. The axis with `simd` is taken side by side: the
+// iterations of its loop, or, where that has several points each, its lanes. Of a tile with `threads` each thread folds
+// its part. Widths are powers of two. `nest` lists looped axes, outermost first, where it is not the kernel's order; a
+// list in it
 // ([["dy", "dx", "channel"]]) is walked by one loop, so that loads of the next step are in flight across all of them.
 // `scheme` says how products of f32 tiles are made that must be as exact as f32:
 //   ieee    on the cores for f32
@@ -74,7 +73,7 @@ struct AxisSchedule {
   bool stops = false;
   bool network = false;
   bool in_order = false;
-  int64_t ahead = 1;
+  int64_t prefetch = 1;
   bool unrolled = false;
   bool threads = false;
   bool simd = false;

@@ -105,7 +105,7 @@ class LoadsAhead {
   std::vector<Instruction> run() {
     const tile::Index next = kernel::modulo(kernel::symbol_index(loop_.symbol) + tile::Index(1), loop_.end,
                                             tile::ranges_of(program_));
-    std::vector<Instruction> first, ahead, left;
+    std::vector<Instruction> first, prefetched, left;
     for (const Instruction& one : loop_.body) {
       const auto needed = moves(one) ? needed_for(one) : std::nullopt;
       if (!needed) {
@@ -114,12 +114,12 @@ class LoadsAhead {
       }
       const Value loaded = one.results[0];
       loop_.operands.push_back(copy(*needed, tile::Index(0), first));
-      loop_.yields.push_back(copy(*needed, next, ahead));
+      loop_.yields.push_back(copy(*needed, next, prefetched));
       loop_.results.push_back(another(loaded));
       std::swap(program_.values[loop_.results.back()].name, program_.values[loaded].name);
       loop_.arguments.push_back(loaded);
     }
-    left.insert(left.end(), std::make_move_iterator(ahead.begin()), std::make_move_iterator(ahead.end()));
+    left.insert(left.end(), std::make_move_iterator(prefetched.begin()), std::make_move_iterator(prefetched.end()));
     loop_.body = std::move(left);
     return first;
   }

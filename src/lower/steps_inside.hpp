@@ -15,7 +15,7 @@ struct SameMemory {
 
 // `size` becomes the variable of a loop from 0 to `count`. Of each pair the written buffer goes, and the other is read
 // and written. A last buffer, `arrived`, is added, which counts blocks and is zero at the start. What no step changes
-// is loaded and computed before the loop, and what hangs on the step alone is loaded one step ahead. All blocks must
+// is loaded and computed before the loop, and what depends on the step alone is prefetched by one step. All blocks must
 // run at once.
 tile::Program with_steps_inside(tile::Program program, tile::Symbol size, int64_t count,
                                 std::span<const SameMemory> same);

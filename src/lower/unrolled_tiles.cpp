@@ -82,7 +82,7 @@ class TakenApart {
   // --- Symbols: those that stay, in their order ---
 
   // Is it computed along one of the lanes, and unrolled?
-  bool is_written_out(const Instruction& loop) const {
+  bool becomes_iterations(const Instruction& loop) const {
     if (loop.kind != Kind::kFor || !loop.unrolled) return false;
     bool along = false;
     tile::for_each(loop.body, [&](const Instruction& one) {
@@ -94,9 +94,9 @@ class TakenApart {
   tile::Program without_code() {
     std::vector<bool> leaves(old_.symbols.size());
     for (Symbol lane : lanes_) leaves[lane] = true;
-    for (const bool written_out : {true, false})  // another loop may have the same variable, and stay
+    for (const bool vanishes : {true, false})  // another loop may have the same variable, and stay
       tile::for_each(old_.body, [&](const Instruction& one) {
-        if (one.kind == Kind::kFor && is_written_out(one) == written_out) leaves[one.symbol] = written_out;
+        if (one.kind == Kind::kFor && becomes_iterations(one) == vanishes) leaves[one.symbol] = vanishes;
       });
     tile::Program made;
     made.name = old_.name;
@@ -228,7 +228,7 @@ class TakenApart {
 
   void emit(const Instruction& one) {
     switch (one.kind) {
-      case Kind::kFor: return is_written_out(one) ? write_out(one) : emit_for(one);
+      case Kind::kFor: return becomes_iterations(one) ? unroll(one) : emit_for(one);
       case Kind::kStore: return emit_store(one);
       case Kind::kFold:
         if (!apart_among(one.lanes).empty()) return emit_fold(one);
@@ -341,7 +341,7 @@ class TakenApart {
     });
   }
 
-  void write_out(const Instruction& loop) {
+  void unroll(const Instruction& loop) {
     const auto begin = kernel::as_constant(loop.begin), end = kernel::as_constant(loop.end);
     KW_ASSERT(begin && end, "an unrolled loop between bounds that are not known");
     std::vector<Points> carried;

@@ -8,8 +8,9 @@
 
 namespace kw::lower {
 
-// The program without these lanes. Unrolled loops that compute along one of them are written out. Throws kUser where
-// an instruction needs such a lane whole: a dot, a scan, a fold by something else than one operation.
+// The program without these lanes. Unrolled loops that compute along one of them become their iterations, one after the
+// other. Throws kUser where an instruction needs such a lane whole: a dot, a scan, a fold by something else than one
+// operation.
 tile::Program take_apart(const tile::Program& program, std::span<const tile::Symbol> lanes);
 
 }  // namespace kw::lower

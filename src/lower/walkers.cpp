@@ -47,7 +47,7 @@ class Walkers {
 
   Value condition() const { return branch_.operands[0]; }
 
-  // Values that hang on the symbol, or, without one, on what is loaded.
+  // Values that depend on the symbol, or, without one, on what is loaded.
   std::vector<bool> hanging_on(std::optional<Symbol> symbol) const {
     std::vector<bool> hangs(program_.values.size());
     const auto index_hangs = [&](const tile::Index& index) { return symbol && kernel::uses(index, *symbol); };
@@ -85,7 +85,7 @@ class Walkers {
     return true;
   }
 
-  // Does what data say, and does not hang on the symbol, have to hold in any case where the condition does?
+  // Does what data say, and does not depend on the symbol, have to hold in any case where the condition does?
   bool asks_first(Value condition, const std::vector<bool>& hangs, const std::vector<bool>& loaded) const {
     if (!loaded[condition]) return false;
     if (!hangs[condition]) return true;
@@ -116,7 +116,7 @@ class Walkers {
     Symbol symbol = -1, lane = -1;
     int64_t width = 1, blocks = 1;          // of the lane; of the run
     Symbol first = -1, whole = -1;          // number of the run; the lane that is as wide as all of it
-    std::vector<bool> moves = {};           // [value] hangs on the symbol, or lies along the lane
+    std::vector<bool> moves = {};           // [value] depends on the symbol, or lies along the lane
     std::map<Value, Value> for_whole = {};  // by the value for one block
   };
 
@@ -200,7 +200,7 @@ class Walkers {
     }
   }
 
-  // Has the tile one dimension, the lane, and does each of its points hang on its own place along the axis alone?
+  // Has the tile one dimension, the lane, and does each of its points depend on its own place along the axis alone?
   bool is_by_point(const Run& run, Value value) const {
     if (value == tile::kNoValue || !run.moves[value]) return true;
     const Instruction* maker = appender_.maker_of(value);
@@ -258,7 +258,7 @@ class Walkers {
         {"first_" + program_.symbols[symbol].name, tile::SymbolKind::kGrid, {0, started - 1}, tile::Index(started)});
   }
 
-  // Where `asked` holds, what hangs on the symbol is done for each of the blocks.
+  // Where `asked` holds, what depends on the symbol is done for each of the blocks.
   void walk(Symbol symbol, Symbol first, Value asked, const tile::Index& begin, const tile::Index& end, int64_t step) {
     const std::vector<bool> hangs = hanging_on(symbol);
     std::vector<Instruction> before, within;

@@ -12,7 +12,7 @@
 namespace kw {
 namespace {
 
-constexpr int64_t kHighestPower = 4;  // of a product: written out
+constexpr int64_t kHighestPower = 4;  // of an unrolled product
 
 // A fold over axes along some of which the operand's elements are the same.
 struct EqualFold {

@@ -11,7 +11,7 @@
 #include "passes/cse.hpp"
 #include "passes/dead_code.hpp"
 #include "passes/destinations.hpp"
-#include "passes/draws.hpp"
+#include "passes/random_masks.hpp"
 #include "passes/expand.hpp"
 #include "passes/exponents.hpp"
 #include "passes/fold.hpp"
@@ -53,7 +53,7 @@ constexpr Pass kPasses[] = {
     {"position_means", position_means, kReassociates},
     {"broadcasts", broadcasts, kReassociates},
     {"rows_first", rows_first, kReassociates},
-    {"draws", draws},
+    {"random_masks", random_masks},
     {"cse", cse},
     {"dead_code", dead_code},
     {"mutations", mutations, kExact, true},

@@ -35,7 +35,7 @@ constexpr double kLibrarySecondsOfStep = 10e-6, kLibraryShareOfRecurrences = 0.4
 constexpr double kWorthIt = 0.9;
 constexpr double kWorthItOfOurs = 0.99;  // of kernels of ours, which it knows better
 // Where programs of a row wait for each other: 4.4 GB took 2.4 ms on an H200, without waiting 1.04.
-constexpr double kExchangeShareOfMemory = 0.45;
+constexpr double kCooperativeShareOfMemory = 0.45;
 
 class ProductJoiner {
  public:
@@ -356,7 +356,7 @@ class ProductJoiner {
     double total = 0;
     const plan::ScheduledGroup made = scheduler->lower(*lowered, group.parameters, device_);
     for (const plan::ScheduledTiles& one : made.tiles) {
-      const double share = tile::blocks_of_row(one.program) > 1 ? kExchangeShareOfMemory : 1;
+      const double share = tile::blocks_of_row(one.program) > 1 ? kCooperativeShareOfMemory : 1;
       total += (one.by_last ? 0 : device_.launch_seconds) +
                estimate(one.program, device_).memory_bytes / (share * device_.copy_bytes_per_second);
     }

@@ -199,7 +199,7 @@ class ProgramBuilder {
       available_[output] = true;
     }
     const std::string device = graph_.type(outputs.front()).device;
-    auto scheduled = scheduler->lower(std::move(*lowered), group.parameters, device_);
+    auto scheduled = plan::lowered_for(*scheduler, std::move(*lowered), group.parameters, device_);
     std::vector<std::string> scratch_names;
     for (auto& scratch : scheduled.scratch) {
       scratch.type.device = device;

@@ -1,6 +1,7 @@
 #include "plan/scheduler.hpp"
 
 #include "plan/concatenation.hpp"
+#include "plan/device_limits.hpp"
 #include "support/error.hpp"
 #include "support/suggest.hpp"
 #include "support/text.hpp"
@@ -19,10 +20,17 @@ bool takes(const Scheduler& scheduler, const LoweredGroup& group) {
          group.recurrence.has_value() == (scheduler.work == GroupWork::kRecurrences) && scheduler.can_take(group);
 }
 
+ScheduledGroup lowered_for(const Scheduler& scheduler, LoweredGroup group, const Parameters& parameters,
+                           const DeviceDescription& device) {
+  ScheduledGroup made = scheduler.lower(std::move(group), parameters, device);
+  for (const ScheduledTiles& one : made.tiles) check_limits(one.program, device);
+  return made;
+}
+
 std::optional<ScheduledGroup> lowered_by(const Scheduler& scheduler, LoweredGroup group, const Parameters& parameters,
                                          const DeviceDescription& device, std::string* why) {
   try {
-    return scheduler.lower(std::move(group), parameters, device);
+    return lowered_for(scheduler, std::move(group), parameters, device);
   } catch (const Error& error) {
     if (error.text().code != "bad-schedule") throw;
     if (why) *why = error.text().message;

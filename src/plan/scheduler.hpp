@@ -49,7 +49,8 @@ struct Scheduler {
   const ParameterTable& (*takes)();
   Parameters (*defaults)(const LoweredGroup& group, const DeviceDescription& device);
   std::vector<ParameterRange> (*space)(const LoweredGroup& group, const DeviceDescription& device);
-  // `parameters` have passed the check of takes(); what a group is too small for is shortened.
+  // `parameters` have passed the check of takes(); what a group is too small for is shortened. To be called by
+  // lowered_for, which asks whether the device can run it.
   ScheduledGroup (*lower)(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device);
 };
 
@@ -57,7 +58,10 @@ struct Scheduler {
 const Scheduler* scheduler_for(const LoweredGroup& group, const DeviceDescription& device);
 const Scheduler* find_scheduler(std::string_view name, const DeviceDescription& device);
 bool takes(const Scheduler& scheduler, const LoweredGroup& group);
-// As the scheduler lowers it; nullopt where lowering refuses what the scheduler makes of it. `why`: in its words.
+// As the scheduler lowers it. Throws kUser where lowering refuses, or a kernel needs more than the device has.
+ScheduledGroup lowered_for(const Scheduler& scheduler, LoweredGroup group, const Parameters& parameters,
+                           const DeviceDescription& device);
+// The same; nullopt where lowering refuses what the scheduler makes of it. `why`: in its words.
 std::optional<ScheduledGroup> lowered_by(const Scheduler& scheduler, LoweredGroup group, const Parameters& parameters,
                                          const DeviceDescription& device, std::string* why = nullptr);
 bool is_kernel(std::string_view scheduler);  // of a schedule's group: not "extern", a library call, nor "in_place"

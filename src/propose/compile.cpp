@@ -26,8 +26,7 @@ namespace {
 Schedule library_schedule(const Schedule& schedule) {
   Schedule out{.target = schedule.target, .groups = {}, .graphs = false};
   std::set<NodeId> nodes;
-  for (const GroupSchedule& group : schedule.groups)
-    if (group.scheduler != "view") nodes.insert(group.nodes.begin(), group.nodes.end());
+  for (const GroupSchedule& group : schedule.groups) nodes.insert(group.nodes.begin(), group.nodes.end());
   for (const NodeId node : nodes) out.groups.push_back({.nodes = {node}, .scheduler = "extern", .parameters = {}});
   return out;
 }
@@ -111,7 +110,7 @@ std::string name_of(Caution caution) {
     case Caution::kNone: return "fused";
     case Caution::kNoGraphs: return "no-graphs";
     case Caution::kExactConvolutions: return "exact-convolutions";
-    case Caution::kLibraryDraws: return "library-draws";
+    case Caution::kLibraryRandom: return "library-random";
     case Caution::kUnfused: return "unfused";
     case Caution::kLibrary: return "library";
   }
@@ -158,7 +157,7 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
     began = seconds_now();
   };
   PassOptions passes = options.passes;
-  if (options.caution >= Caution::kLibraryDraws) passes.disabled.emplace_back("draws");
+  if (options.caution >= Caution::kLibraryRandom) passes.disabled.emplace_back("random_masks");
   if (options.caution >= Caution::kExactConvolutions) graph.tf32_convolutions = false;
   // A norm that nothing is fused with is one operator; and what the algebra makes of infinities may be what failed.
   if (options.caution >= Caution::kUnfused)
@@ -170,7 +169,8 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   if (last == CompileStage::kPasses) return compiled;
 
   compiled.schedule = default_schedule(compiled.graph, compiled.device);
-  if (options.caution <= Caution::kLibraryDraws) target.join_groups(compiled.graph, compiled.schedule, compiled.device);
+  if (options.caution <= Caution::kLibraryRandom)
+    target.join_groups(compiled.graph, compiled.schedule, compiled.device);
   if (options.caution == Caution::kLibrary) compiled.schedule = library_schedule(compiled.schedule);
   lap("schedule");
   if (last == CompileStage::kSchedule && !may_have_graphs(options)) return compiled;

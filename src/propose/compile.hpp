@@ -20,13 +20,13 @@ enum class Caution {
   kNone,               // fused, as the scheduler thinks best
   kExactConvolutions,  // the same, but what enters convolutions in f32 is not rounded, as PyTorch's TF32 would
   kNoGraphs,           // the same without a CUDA graph, as is everything below
-  kLibraryDraws,       // and random numbers are all drawn by the library
+  kLibraryRandom,      // and all random numbers are the library's
   kUnfused,            // one group per node
   kLibrary,            // every node a library call
 };
-inline constexpr Caution kCautions[] = {Caution::kNone,         Caution::kExactConvolutions, Caution::kNoGraphs,
-                                        Caution::kLibraryDraws, Caution::kUnfused,           Caution::kLibrary};
-std::string name_of(Caution caution);  // "fused", "exact-convolutions", "no-graphs", "library-draws", "unfused",
+inline constexpr Caution kCautions[] = {Caution::kNone,          Caution::kExactConvolutions, Caution::kNoGraphs,
+                                        Caution::kLibraryRandom, Caution::kUnfused,           Caution::kLibrary};
+std::string name_of(Caution caution);  // "fused", "exact-convolutions", "no-graphs", "library-random", "unfused",
                                        // "library"
 
 // Whether kernel_forward is captured into a CUDA graph.

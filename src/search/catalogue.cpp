@@ -53,7 +53,7 @@ double Catalogue::seconds(GroupEntry& entry, const plan::Parameters& parameters)
   if (!added) return place->second;
   try {
     plan::check_parameters(entry.scheduler->name, parameters, device_, "a kernel of the search");
-    place->second += plan::seconds_of(entry.scheduler->lower(entry.lowered, parameters, device_), device_);
+    place->second += plan::seconds_of(plan::lowered_for(*entry.scheduler, entry.lowered, parameters, device_), device_);
   } catch (const Error&) {
     place->second = std::numeric_limits<double>::infinity();  // parameters that do not go together
   }
@@ -64,7 +64,7 @@ double Catalogue::registers(const GroupEntry& entry, const plan::Parameters& par
   double most = 0;
   try {
     plan::check_parameters(entry.scheduler->name, parameters, device_, "a kernel of the search");
-    const plan::ScheduledGroup made = entry.scheduler->lower(entry.lowered, parameters, device_);
+    const plan::ScheduledGroup made = plan::lowered_for(*entry.scheduler, entry.lowered, parameters, device_);
     for (const auto& one : made.tiles) most = std::max(most, estimate(one.program, device_).registers);
   } catch (const Error&) { return std::numeric_limits<double>::infinity(); }
   return most;

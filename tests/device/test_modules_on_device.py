@@ -73,26 +73,33 @@ CASES: dict[str, Case] = {
     "arguments_of_extremes": function(lambda x: (x.argmax(1), x.argmin(0)), (501, 700)),
     "softmax_persistent": function(lambda x: torch.softmax(x, -1), (4096, 1000), path="persistent"),
     "softmax_looped": function(lambda x: torch.softmax(x, -1), (32, 2_300_003), path="looped"),
-    "softmax_exchange": function(lambda x: torch.softmax(x, -1), (512, 200_003), path="exchange"),
-    "log_softmax_exchange": function(lambda x: torch.log_softmax(x * 2.0, -1), (700, 65_535), path="exchange"),
-    "few_rows_exchange": function(lambda x: torch.softmax(x, -1), (3, 100_000), path="exchange"),
-    "two_exchanges": function(
+    "softmax_cooperative": function(lambda x: torch.softmax(x, -1), (512, 200_003), path="cooperative_block"),
+    "log_softmax_cooperative": function(
+        lambda x: torch.log_softmax(x * 2.0, -1), (700, 65_535), path="cooperative_block"
+    ),
+    "few_rows_cooperative": function(lambda x: torch.softmax(x, -1), (3, 100_000), path="cooperative_block"),
+    "two_cooperative_reductions": function(
         lambda x: torch.softmax(F.layer_norm(x, (50_000,)), -1) + x.prod(-1, keepdim=True),
         (300, 50_000),
-        path="exchange",
+        path="cooperative_block",
     ),
-    "extremes_exchange": function(
+    "extremes_cooperative": function(
         lambda x: (x - x.amin(1, keepdim=True)) / (x.amax(1, keepdim=True) - x.amin(1, keepdim=True)),
         (300, 70_001),
-        path="exchange",
+        path="cooperative_block",
     ),
-    "whole_blocks_exchange": function(lambda x: torch.softmax(x, -1), (64, 393_216), path="exchange"),
-    "double_exchange": function(
-        lambda x: torch.softmax(F.layer_norm(x, (60_001,)), -1), (96, 60_001), dtype=torch.float64, path="exchange"
+    "whole_blocks_cooperative": function(lambda x: torch.softmax(x, -1), (64, 393_216), path="cooperative_block"),
+    "double_cooperative": function(
+        lambda x: torch.softmax(F.layer_norm(x, (60_001,)), -1),
+        (96, 60_001),
+        dtype=torch.float64,
+        path="cooperative_block",
     ),
-    "half_exchange": function(lambda x: torch.softmax(x * 3.0, -1), (96, 90_007), dtype=torch.float16, path="exchange"),
-    "result_and_rows_exchange": function(
-        lambda x: (x / x.norm(dim=1, keepdim=True), x.norm(dim=1), x.amax(1)), (96, 90_007), path="exchange"
+    "half_cooperative": function(
+        lambda x: torch.softmax(x * 3.0, -1), (96, 90_007), dtype=torch.float16, path="cooperative_block"
+    ),
+    "result_and_rows_cooperative": function(
+        lambda x: (x / x.norm(dim=1, keepdim=True), x.norm(dim=1), x.amax(1)), (96, 90_007), path="cooperative_block"
     ),
     "softmax_columns": function(lambda x: torch.softmax(x, 1), (16, 64, 4096)),
     "loss_of_rows": function(
@@ -104,9 +111,11 @@ CASES: dict[str, Case] = {
     "log_softmax_half": function(lambda x: torch.log_softmax(x, -1), (777, 1025), dtype=torch.float16),
     "layer_norm_persistent": layer(lambda: nn.LayerNorm(768), 2048, 768, path="persistent"),
     "layer_norm_split": layer(lambda: nn.LayerNorm((64, 256, 256)), 4, 64, 256, 256, path="split"),
-    "layer_norm_exchange": layer(lambda: nn.LayerNorm((64, 128, 128)), 4, 64, 128, 128, path="exchange"),
-    "instance_norm_exchange": layer(lambda: nn.InstanceNorm2d(32, affine=True), 8, 32, 301, 299, path="exchange"),
-    "group_norm_exchange": layer(lambda: nn.GroupNorm(4, 32), 8, 32, 128, 256, path="exchange"),
+    "layer_norm_cooperative": layer(lambda: nn.LayerNorm((64, 128, 128)), 4, 64, 128, 128, path="cooperative_block"),
+    "instance_norm_cooperative": layer(
+        lambda: nn.InstanceNorm2d(32, affine=True), 8, 32, 301, 299, path="cooperative_block"
+    ),
+    "group_norm_cooperative": layer(lambda: nn.GroupNorm(4, 32), 8, 32, 128, 256, path="cooperative_block"),
     "group_norm_uneven": layer(
         lambda: nn.GroupNorm(4, 32), 8, 32, 128, 200, path="split"
     ),  # blocks would cross channels
@@ -168,7 +177,10 @@ def test_sizes_take_the_paths_they_are_meant_for(name: str) -> None:
     )["schedule"]
     found = [group["parameters"] for group in schedule["groups"]]
     kinds = {
-        next((kind for kind in ("exchange", "split", "persistent") if one.get(kind, 0) > (kind == "split")), "looped")
+        next(
+            (kind for kind in ("cooperative_block", "split", "persistent") if one.get(kind, 0) > (kind == "split")),
+            "looped",
+        )
         for one in found
     }
     assert case.path in kinds, found
@@ -258,7 +270,7 @@ def test_tensors_of_more_elements_than_32_bits_count(device: str, target: str) -
     "shape", [(4096, 4096), (3000, 4096), (300, 32767), (20000, 48), (64, 64, 1000), (1024, 65536)], ids=str
 )
 def test_running_products_overflow_as_pytorchs(shape: tuple[int, ...], device: str, target: str) -> None:
-    """Which products of a row leave the range of floats, and to 0, infinity or NaN, hangs on the order of multiplication: bit for bit."""
+    """Which products of a row leave the range of floats, and to 0, infinity or NaN, depends on the order of multiplication: bit for bit."""
     if device == "cpu":
         pytest.skip("PyTorch multiplies one after the other on a CPU, as we do")
     x = torch.exp2(torch.rand(shape, device=device) * 40 - 20)

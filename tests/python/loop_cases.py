@@ -77,7 +77,7 @@ class Stacked(nn.Module):
 
 
 class Fed(nn.Module):
-    """Each step's input hangs on the step before: no recurrence of this form."""
+    """Each step's input depends on the step before: no recurrence of this form."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -36,14 +36,14 @@ def test_calibrate_is_a_method_of_the_worker():
 
 KERNELS = """\
 import torch
-from kernelwright.timing.calibration_kernels import exchange, read_again
+from kernelwright.timing.calibration_kernels import permute, read_again
 source = torch.arange(4096, dtype=torch.float32)
 out = torch.empty(3)
 read_again[(3,)](source, out, 4096, STEPS=4, BLOCK=1024)
 assert torch.equal(out, torch.full((3,), float(source.sum()))), out
 order = torch.randperm(64, dtype=torch.int32)
 tiles = torch.empty(2 * 64)
-exchange[(2,)](order, tiles, STEPS=3, BLOCK=64)
+permute[(2,)](order, tiles, STEPS=3, BLOCK=64)
 known = torch.arange(64)[order.long()][order.long()][order.long()].float()
 assert torch.equal(tiles, torch.cat([known, known])), tiles
 """
@@ -54,11 +54,11 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from kernelwright.timing import calibration_kernels as kernels
 for function, signature in ((kernels.read_again, {"source_ptr": "*fp32", "out_ptr": "*fp32", "elements": "i32", "STEPS": "constexpr", "BLOCK": "constexpr"}),
-                            (kernels.exchange, {"order_ptr": "*i32", "out_ptr": "*fp32", "STEPS": "constexpr", "BLOCK": "constexpr"})):
+                            (kernels.permute, {"order_ptr": "*i32", "out_ptr": "*fp32", "STEPS": "constexpr", "BLOCK": "constexpr"})):
     constants = {(function.arg_names.index(name),): value for name, value in (("BLOCK", 2048), ("STEPS", 256))}
     made = triton.compile(ASTSource(function, signature, constants, {}), target=GPUTarget("cuda", 90, 32), options={"num_warps": 8})
     assert made.asm["cubin"]
-    if function is kernels.exchange:
+    if function is kernels.permute:
         assert made.metadata.shared >= 4 * 2048, made.metadata.shared
 """
 

@@ -33,6 +33,7 @@ def test_convolutions_are_pytorchs(
 ) -> None:
     emitted = as_one_group(Wrapped(case.function), case.arguments(), "convolution", parameters)
     assert emitted["library_ops"] == []
+    assert max(map(len, emitted["source"].splitlines())) <= 140
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])
     fault = interpreter.fault(candidate=str(path), case=case.name, exact=parameters["scheme"] == 1)

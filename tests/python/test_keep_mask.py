@@ -117,6 +117,6 @@ def between(x: torch.Tensor) -> torch.Tensor:
 )
 def test_what_the_library_draws(function: Any, x: torch.Tensor, calls: list[str]) -> None:
     assert compile_for_gpu(Wrapped(function).train(), x)["library_ops"] == calls
-    assert compile_for_gpu(Wrapped(function).train(), x, caution="library-draws")["library_ops"] == [
+    assert compile_for_gpu(Wrapped(function).train(), x, caution="library-random")["library_ops"] == [
         "aten.native_dropout"
     ]

@@ -157,7 +157,7 @@ def test_each_device_has_its_own(counted: Counted) -> None:
 
 
 class Positions(torch.nn.Module):
-    """Slopes that hang on no weight, beside a weight."""
+    """Slopes that depend on no weight, beside a weight."""
 
     def __init__(self) -> None:
         super().__init__()

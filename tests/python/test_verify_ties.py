@@ -69,7 +69,7 @@ def test_any_choice_among_equals_passes(check):
             "tuple(x.kthvalue(9, 1))",
             ["values, at = backwards(x, 1, False)", "return values[:, 8].clone(), at[:, 8].clone()"],
         ),
-        # What hangs on the choice hangs on the candidate's, where that shows ...
+        # What depends on the choice depends on the candidate's, where that shows ...
         (
             "(x.topk(5, 1).indices, torch.arange(40.0).log1p()[x.topk(5, 1).indices])",
             ["at = backwards(x, 1, True)[1][:, :5].contiguous()", "return at, torch.arange(40.0).log1p()[at]"],

@@ -228,7 +228,7 @@ CASES = [
         lambda: {"x": torch.rand(6, 256) * 2 + 0.01, "y": torch.empty(6, 256)},
         lambda t: {"y": products_in_order(t["x"].float(), 32)},
         (
-            '{"row":{"grid":4},"column":{"loop":32,"network":true,"ahead":4}}',
+            '{"row":{"grid":4},"column":{"loop":32,"network":true,"prefetch":4}}',
             '{"row":{"grid":1},"column":{"loop":32,"network":true}}',
         ),
         bound=0.0,

@@ -12,7 +12,7 @@ PYTHON = ["python", "tests", "bench"]
 # Expected output, and what is judged: each file is as somebody wrote it.
 FREE = ("tests/golden/", "tests/exploits/cheats/", "tests/exploits/honest/", "tests/exploits/problems/")
 # The longest lines: of everything, and of kernels' text that stands in C++ as it is printed.
-COLUMNS, PRINTED_COLUMNS = 120, 180
+COLUMNS, PRINTED_COLUMNS = 120, 140
 
 
 def sources(*endings: str) -> list[str]:

@@ -55,8 +55,9 @@ class RandomKernel {
     const int64_t count = 2 + random_.below(3);
     for (int64_t i = 0; i < count; ++i) {
       const bool varies = size_ >= 0 && i == 0;
-      axes_.push_back(builder_.axis(std::string(1, static_cast<char>('i' + i)),
-                                    varies ? kernel::symbol_index(size_) : Index(1 + random_.below(i < 2 ? 19 : 6))));
+      axes_.push_back(builder_.axis(
+          std::string(1, static_cast<char>('i' + i)),
+          varies ? kernel::symbol_index(size_) : Index(random_.chance(0.02) ? 0 : 1 + random_.below(i < 2 ? 19 : 6))));
     }
     for (int64_t i = 0; i < 3; ++i) inputs_.push_back(input(i));
   }
@@ -297,7 +298,7 @@ inline KernelSchedule random_blocks(Random& random, const Kernel& kernel) {
     one.online = one.mapping == Mapping::kLoop && random.chance(0.5);
     if (scans(kernel)) {
       one.network = one.mapping != Mapping::kGrid && random.chance(0.3);
-      one.ahead = one.mapping == Mapping::kLoop && random.chance(0.2) ? 2 : 1;
+      one.prefetch = one.mapping == Mapping::kLoop && random.chance(0.2) ? 2 : 1;
       one.in_order = one.mapping == Mapping::kLoop && !one.network && (one.width == 4 || one.width == 16);
     }
     one.last = one.mapping != Mapping::kLoop && one.width > 1 && random.chance(0.2);

@@ -3,6 +3,7 @@
 
 #include "ir/text.hpp"
 #include "passes/fusion.hpp"
+#include "plan/device_limits.hpp"
 #include "plan/join_products.hpp"
 #include "plan/plan.hpp"
 #include "plan/product.hpp"
@@ -239,6 +240,50 @@ TEST(Contraction, RefusesWhatItDoesNotTake) {
   EXPECT_NE(fault_of("contraction", {{"block_m", 8}}).find("block_m"), std::string::npos);
   EXPECT_NE(fault_of("pointwise", {}).find("cannot take"), std::string::npos);
   EXPECT_EQ(fault_of("contraction", {{"scheme", 0}}), "");
+}
+
+// What operands of the stages take is the least that a block needs.
+TEST(Contraction, RefusesBlocksThatTheDeviceHasNoRoomFor) {
+  const Graph graph = fused(R"(
+    input %a : bf16[4096, 4096] user args.0
+    input %b : bf16[4096, 4096] user args.1
+    %y = aten.mm.default(self=%a, mat2=%b) : bf16[4096, 4096]
+    return %y)");
+  Schedule schedule{.target = "triton", .groups = {{{0}, "contraction", {}}}};
+  const auto fault_of = [&](int64_t side, int64_t stages, const DeviceDescription& device) -> std::string {
+    schedule.groups[0].parameters = {{"block_m", side}, {"block_n", side}, {"block_k", 64}, {"stages", stages}};
+    try {
+      make_program(graph, schedule, device);
+    } catch (const Error& error) { return error.text().code + ": " + error.text().message; }
+    return "";
+  };
+  DeviceDescription device = default_device("triton");
+  EXPECT_EQ(fault_of(128, 4, device), "");
+  EXPECT_EQ(fault_of(256, 8, device), "bad-schedule: kernel 'mm_kernel' cannot run on " + device.name +
+                                          ": a block needs 458752 bytes of shared memory at least, and has 232448");
+  device.shared_bytes = 64 << 10;
+  EXPECT_NE(fault_of(128, 4, device).find("needs 98304 bytes of shared memory at least, and has 65536"),
+            std::string::npos)
+      << fault_of(128, 4, device);
+  EXPECT_EQ(fault_of(128, 2, device), "");
+}
+
+TEST(Limits, AreSharedMemoryAndRegisters) {
+  tile::Program program;
+  program.name = "copy_kernel";
+  program.warps = 32;
+  program.max_registers = 64;
+  const DeviceDescription device = default_device("triton");
+  EXPECT_NO_THROW(plan::check_limits(program, device));
+  program.max_registers = 128;
+  try {
+    plan::check_limits(program, device);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.text().message.find("asks for 128 registers of 1024 threads each, 131072, and has 65536"),
+              std::string::npos)
+        << error.text().message;
+  }
 }
 
 }  // namespace

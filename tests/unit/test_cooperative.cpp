@@ -180,8 +180,8 @@ std::string refusal(const char* text, std::string_view schedule) {
   return "";
 }
 
-// The largest and the sum of exponentials come of one exchange, and what hangs on both of another.
-TEST(Cooperative, FoldsThatDoNotWaitForEachOtherAreExchangedTogether) {
+// The largest and the sum of exponentials are combined in one pass, and what depends on both in another.
+TEST(Cooperative, FoldsThatDoNotWaitForEachOtherAreCombinedInOnePass) {
   const tile::Program program = scheduled(kSoftmax,
                                           R"({"row": {"grid": 1}, "column": {"grid": 256, "cooperative": true}})");
   const std::string text = tile::print_program(program);

@@ -48,7 +48,7 @@ TEST(LaneBounds, AreThoseOfAllFolds) {
   EXPECT_TRUE(has(text, " ? ")) << text;
 }
 
-// Steps of two, rounded up; an end that hangs on an iteration around.
+// Steps of two, rounded up; an end that depends on an iteration around.
 TEST(LaneBounds, RoundWhereStepsAreLonger) {
   const std::string text = printed(
       "kernel k {\n  axis row = 8, column = 64, tap = 4\n  in x: f32[8, 128]\n  out y: f32[8, 64]\n"

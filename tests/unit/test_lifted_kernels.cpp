@@ -203,15 +203,15 @@ TEST(LiftedKernels, WindowsCostWhatTheyReadTogether) {
   const std::string head =
       "kernel k {\n  doc \"\"\n  launch warps 1 stages 1\n  buffer x : f32[1048576] input\n"
       "  buffer y : f32[524288] output\n";
-  const std::string written_out = head +
-                                  "  axis plane = 8192 parallel block 1\n  axis column = 32 parallel block 32\n"
-                                  "  %a = load x[128*plane + 4*column - 1] if 0 <= 4*column - 1 < 128 else -inf : f32\n"
-                                  "  %b = load x[128*plane + 4*column] : f32\n  %ab = maximum(%a, %b) : f32\n"
-                                  "  %c = load x[128*plane + 4*column + 1] : f32\n  %abc = maximum(%ab, %c) : f32\n"
-                                  "  %d = load x[128*plane + 4*column + 2] : f32\n  %cd = maximum(%c, %d) : f32\n"
-                                  "  %e = load x[128*plane + 4*column + 3] : f32\n  %cde = maximum(%cd, %e) : f32\n"
-                                  "  store %abc to y[64*plane + 2*column]\n"
-                                  "  store %cde to y[64*plane + 2*column + 1]\n}\n";
+  const std::string unrolled = head +
+                               "  axis plane = 8192 parallel block 1\n  axis column = 32 parallel block 32\n"
+                               "  %a = load x[128*plane + 4*column - 1] if 0 <= 4*column - 1 < 128 else -inf : f32\n"
+                               "  %b = load x[128*plane + 4*column] : f32\n  %ab = maximum(%a, %b) : f32\n"
+                               "  %c = load x[128*plane + 4*column + 1] : f32\n  %abc = maximum(%ab, %c) : f32\n"
+                               "  %d = load x[128*plane + 4*column + 2] : f32\n  %cd = maximum(%c, %d) : f32\n"
+                               "  %e = load x[128*plane + 4*column + 3] : f32\n  %cde = maximum(%cd, %e) : f32\n"
+                               "  store %abc to y[64*plane + 2*column]\n"
+                               "  store %cde to y[64*plane + 2*column + 1]\n}\n";
   const std::string walked =
       head +
       "  axis plane = 64 parallel block 1\n  axis column = 4 parallel block 4\n"
@@ -220,7 +220,7 @@ TEST(LiftedKernels, WindowsCostWhatTheyReadTogether) {
       "  %total = reduce sum(%x) : f32\n  store %total to y[4*plane + column]\n}\n";
   const DeviceDescription device = default_device("triton");
   for (const bool wide : {true, false}) {
-    auto [group, schedule, hints] = parse_group(wide ? written_out : walked);
+    auto [group, schedule, hints] = parse_group(wide ? unrolled : walked);
     group.windowed = true;
     for (lower::AxisSchedule& axis : schedule.axes) axis.stops = axis.mapping == lower::Mapping::kLoop;
     schedule.wide_accesses = wide;

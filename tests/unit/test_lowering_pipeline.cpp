@@ -81,7 +81,7 @@ TEST(LoweringPipeline, StopsAfterAStepThatIsNamed) {
   EXPECT_NE(turned, whole);
   EXPECT_EQ(turned.find("evict"), std::string::npos) << turned;
   // What the schedule does not ask for changes nothing.
-  EXPECT_EQ(tile::print_program(to_tiles(kernel, schedule, nullptr, "read-ahead")), arranged);
+  EXPECT_EQ(tile::print_program(to_tiles(kernel, schedule, nullptr, "prefetch")), arranged);
 }
 
 TEST(LoweringPipeline, AKernelsBuffersKeepTheirAlignment) {

@@ -213,3 +213,33 @@ TEST(LateAllocations, StandBeforeTheFirstStepThatNeedsThem) {
   // What the last program of a launch needs is there before the launch.
   EXPECT_EQ(order, "nobody's a run b parts sums run run run ");
 }
+
+TEST(PythonText, LongStatementsAreBrokenBetweenTermsAndFactors) {
+  EXPECT_EQ(python::with_short_lines("x = aaaa + bbbb - cccc", 4, 20),
+            "x = (\n        aaaa + bbbb\n        - cccc\n    )");
+  EXPECT_EQ(python::with_short_lines("x = (aaaa + bbbb) // 12345", 4, 25),
+            "x = (\n        (aaaa + bbbb)\n        // 12345\n    )");
+  EXPECT_EQ(python::with_short_lines("x = load(\n        pointer + aaaaa + bbbbb,\n    )", 4, 24),
+            "x = load(\n        pointer + aaaaa\n        + bbbbb,\n    )");
+  for (const char* stays :
+       {"x = aaaa + bbbb", "x = f(\"aaaaaaaaaa + bbbbbbbbbbb\")", "if aaaaaaa + bbbbbbb + ccccccc:"})
+    EXPECT_EQ(python::with_short_lines(stays, 0, 20), stays);
+}
+
+TEST(PythonText, DocstringsAreBrokenBetweenWords) {
+  EXPECT_EQ(python::docstring("What a kernel does.", 4, 40), "\"\"\"What a kernel does.\"\"\"");
+  EXPECT_EQ(python::docstring("What a kernel does.", 4, 20), "\"\"\"What a\n    kernel does.\"\"\"");
+}
+
+TEST(PythonText, LongListsAreBrokenIntoRows) {
+  std::string list = "[";
+  for (int one = 0; one < 60; ++one) list += (one ? ", tensor_" : "tensor_") + std::to_string(one);
+  const std::string call = python::wrapped_call("y = aten.cat(", {list + "]", "dim=1"}, ")");
+  std::string joined;
+  for (const std::string& line : split_lines(call)) {
+    EXPECT_LE(line.size(), 118u) << line;
+    joined += line.substr(line.find_first_not_of(' ')) + " ";
+  }
+  EXPECT_TRUE(joined.starts_with("y = aten.cat( [ tensor_0, tensor_1,")) << joined;
+  EXPECT_TRUE(joined.ends_with("tensor_59, ], dim=1, ) ")) << joined;
+}

@@ -111,32 +111,32 @@ TEST(Defaults, HeavyArithmeticIsNotDoneInPaddedLanes) {
 }
 
 TEST(Defaults, ProgramsThatKeepTheirBlockHaveRoomForWhatFollows) {
-  const auto exchange = [](const char* shape, const char* last) {
+  const auto block = [](const char* shape, const char* last) {
     return schedule_of(std::string("graph G {\n input %x : f32") + shape +
                        " user args.0\n %norm = aten.group_norm.default(input=%x, num_groups=32, eps=1e-05, "
                        "cudnn_enabled=false) : f32" +
                        shape + "\n %out = aten." + last + ".default(self=%norm) : f32" + shape + "\n return %out\n}")
         .groups.at(0)
-        .parameters.at("exchange");
+        .parameters.at("cooperative_block");
   };
-  EXPECT_EQ(exchange("[32, 320, 128, 128]", "relu"), 8192);
-  EXPECT_EQ(exchange("[32, 320, 128, 128]", "silu"), 8192);
-  EXPECT_EQ(exchange("[32, 320, 128, 128]", "gelu"), 4096);
+  EXPECT_EQ(block("[32, 320, 128, 128]", "relu"), 8192);
+  EXPECT_EQ(block("[32, 320, 128, 128]", "silu"), 8192);
+  EXPECT_EQ(block("[32, 320, 128, 128]", "gelu"), 4096);
 }
 
 TEST(Defaults, ProgramsThatKeepTheirBlockHaveRoomForWhatComesBefore) {
-  const auto exchange = [](const char* shape, const char* first) {
+  const auto block = [](const char* shape, const char* first) {
     return schedule_of(
                std::string("graph G {\n input %x : f32") + shape + " user args.0\n %in = aten." + first +
                ".default(self=%x) : f32" + shape +
                "\n %norm = aten.group_norm.default(input=%in, num_groups=32, eps=1e-05, cudnn_enabled=false) : f32" +
                shape + "\n return %norm\n}")
         .groups.at(0)
-        .parameters.at("exchange");
+        .parameters.at("cooperative_block");
   };
-  EXPECT_EQ(exchange("[32, 320, 128, 128]", "relu"), 8192);
-  EXPECT_EQ(exchange("[32, 320, 128, 128]", "silu"), 4096);
-  EXPECT_EQ(exchange("[32, 320, 128, 128]", "gelu"), 2048);
+  EXPECT_EQ(block("[32, 320, 128, 128]", "relu"), 8192);
+  EXPECT_EQ(block("[32, 320, 128, 128]", "silu"), 4096);
+  EXPECT_EQ(block("[32, 320, 128, 128]", "gelu"), 2048);
 }
 
 TEST(Defaults, PlacesAcrossRowsTakeManyWarps) {
@@ -337,11 +337,11 @@ TEST(SchedulesFromOutside, AMisspeltParameterIsNamedWithTheNearestThatThereIs) {
   EXPECT_EQ(refusal(told(kSum), "num_wraps", 8),
             "the schedule gives group 0 (aten.sum.dim_IntList), scheduler 'reduction' on triton, the parameter "
             "'num_wraps' = 8, which it does not take | Did you mean 'num_warps'? It takes num_warps, x_block, "
-            "persistent, exchange, r_block, split, together.");
+            "persistent, cooperative_block, r_block, split, last_block.");
 }
 
 TEST(SchedulesFromOutside, AnotherSchedulersOrTargetsParameterIsRefused) {
-  EXPECT_NE(refusal(told(kSum), "ahead", 2), "");
+  EXPECT_NE(refusal(told(kSum), "prefetch", 2), "");
   EXPECT_NE(refusal(told(kSum), "tile", 32), "");
   EXPECT_NE(refusal(told(kSum, "cpu"), "num_warps", 4), "");
   EXPECT_NE(refusal(told(kSum, "cpu"), "keep", 65536).find("which it does not take"), std::string::npos);
@@ -355,15 +355,25 @@ TEST(SchedulesFromOutside, AnotherSchedulersOrTargetsParameterIsRefused) {
             "'num_warps' = 4, which it does not take | It takes no parameters.");
 }
 
+// An archive may hold parameters by names of other versions: refused, and never taken for another parameter.
+TEST(SchedulesFromOutside, AParameterOfAnotherVersionIsRefusedByName) {
+  const std::pair<const char*, const char*> names[] = {{kSum, "exchange"}, {kSum, "together"}, {kProducts, "ahead"}};
+  for (const auto& [graph, name] : names) {
+    const std::string refused = refusal(told(graph), name, 0);
+    EXPECT_NE(refused.find("'" + std::string(name) + "' = 0, which it does not take"), std::string::npos) << refused;
+  }
+}
+
 TEST(SchedulesFromOutside, AValueOutOfRangeIsRefused) {
-  EXPECT_EQ(refusal(told(kProducts), "ahead", 0),
-            "the schedule gives group 0 (aten.cumprod.default), scheduler 'scan' on triton, the parameter 'ahead' = 0, "
-            "which is not allowed | 'ahead' takes a power of two from 1 to 256.");
+  EXPECT_EQ(
+      refusal(told(kProducts), "prefetch", 0),
+      "the schedule gives group 0 (aten.cumprod.default), scheduler 'scan' on triton, the parameter 'prefetch' = 0, "
+      "which is not allowed | 'prefetch' takes a power of two from 1 to 256.");
   for (const int64_t warps : {-1, 0, 3, 64}) EXPECT_NE(refusal(told(kSum), "num_warps", warps), "") << warps;
   for (const int64_t block : {-4, 0, 48, 1 << 21}) EXPECT_NE(refusal(told(kRelu), "block", block), "") << block;
   EXPECT_NE(refusal(told(kSum), "persistent", 2), "");
-  EXPECT_NE(refusal(told(kSum), "exchange", 1000), "");
-  EXPECT_EQ(refusal(told(kSum), "exchange", 0), "");
+  EXPECT_NE(refusal(told(kSum), "cooperative_block", 1000), "");
+  EXPECT_EQ(refusal(told(kSum), "cooperative_block", 0), "");
   EXPECT_NE(refusal(told(kRelu), "layout", 5), "");
   EXPECT_EQ(refusal(told(kBias), "layout", 4), "");  // axes that are not short
   EXPECT_NE(refusal(told(kPool), "columns", 0), "");
@@ -421,7 +431,7 @@ TEST(SchedulesFromOutside, ARangeSaysWhatASilentScheduleStandsFor) {
   const char* few =
       "graph G {\n input %x : f32[40000000] user args.0\n %sum = aten.sum.default(self=%x) : f32[]\n "
       "return %sum\n}";
-  EXPECT_EQ(unsaid(few, "triton", "together"), 1);
+  EXPECT_EQ(unsaid(few, "triton", "last_block"), 1);
 }
 
 // Extremes together: a random schedule either is refused as the user's, or gives kernels that hold together.

@@ -80,21 +80,21 @@ TEST_F(Remembering, ParametersThatTheSchedulerDoesNotTakeAreLeftOutByName) {
   }
 }
 
-// A group that says nothing of `together` has it; "together 0" is then a change, and "together 1" is none.
+// A group that says nothing of `last_block` has it; "last_block 0" is then a change, and "last_block 1" is none.
 TEST(Edits, WhatAScheduleLeavesOutIsNotTakenForZero) {
   Setting setting(
       "graph G {\n input %x : f32[40000000] user args.0\n %s = aten.sum.default(self=%x) : f32[]\n return %s\n}");
-  ASSERT_FALSE(setting.first.groups[0].parameters.contains("together"));
+  ASSERT_FALSE(setting.first.groups[0].parameters.contains("last_block"));
   const auto space = edit_space(setting.catalogue, setting.first);
   ASSERT_EQ(space.size(), 1u);
-  const auto with_together = [&](int64_t value) {
+  const auto with_last_block = [&](int64_t value) {
     Edit edit = {space[0].defaults};
     for (size_t range = 0; range < space[0].ranges.size(); ++range)
-      if (space[0].ranges[range].name == "together") edit[0][range] = value;
+      if (space[0].ranges[range].name == "last_block") edit[0][range] = value;
     return edited(space, setting.first, edit);
   };
-  EXPECT_EQ(with_together(1), setting.first);
-  EXPECT_EQ(parameter(with_together(0), 0, "together"), 0);
+  EXPECT_EQ(with_last_block(1), setting.first);
+  EXPECT_EQ(parameter(with_last_block(0), 0, "last_block"), 0);
 }
 
 // Proposals

@@ -112,8 +112,8 @@ TEST(Scans, ANetworkHasOneOrderOfMultiplication) {
   kernel::Memory memory;
   for (int i = 0; i < 48; ++i) memory["x"].reals.push_back(1.0 + 0.25 * (i % 7) - (i % 3));
   const kernel::Memory expected = kernel::evaluate(kernel, memory, {});
-  for (const char* schedule : {R"({"row":{"grid":2},"column":{"loop":4,"ahead":2,"network":true}})",
-                               R"({"row":{"grid":2},"column":{"loop":4,"ahead":4,"network":true}})",
+  for (const char* schedule : {R"({"row":{"grid":2},"column":{"loop":4,"prefetch":2,"network":true}})",
+                               R"({"row":{"grid":2},"column":{"loop":4,"prefetch":4,"network":true}})",
                                R"({"row":{"grid":2},"column":{"tile":16,"network":true}})",
                                R"({"row":{"grid":2},"column":{"loop":1,"network":true}})"}) {
     EXPECT_EQ(to_json(parse_schedule(std::string_view(schedule), kernel), kernel)["column"],
@@ -174,7 +174,7 @@ TEST(Scans, WhatALoopCannotWalkIsRefused) {
   EXPECT_TRUE(holds(refusal(sum, R"({"row":{"loop":1},"column":{"loop":8},"nest":[["row","column"]]})"),
                     "walked together with others"));
   EXPECT_TRUE(holds(refusal(sum, R"({"row":{"grid":1},"column":{"loop":8},"serpentine":true})"), "turn round"));
-  EXPECT_TRUE(holds(refusal(sum, R"({"row":{"grid":1},"column":{"loop":8,"ahead":2}})"), "a multiple of so many"));
+  EXPECT_TRUE(holds(refusal(sum, R"({"row":{"grid":1},"column":{"loop":8,"prefetch":2}})"), "a multiple of so many"));
   EXPECT_TRUE(holds(
       refusal("  y[row, column] = scan sort_up(x[row, column]; column)\n", R"({"row":{"grid":1},"column":{"loop":8}})"),
       "which is a loop"));

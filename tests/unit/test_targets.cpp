@@ -1,6 +1,8 @@
 // What a target has to say, and that a new one needs nothing of src: the toy is compiled for end to end.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <set>
 
 #include "emit/target_printer.hpp"
@@ -92,6 +94,19 @@ TEST(Targets, DescribeTheParametersThatTheirSchedulersHave) {
       if (scheduler.work != plan::GroupWork::kElements) continue;
       for (const plan::ParameterSpec& spec : scheduler.takes().specs())
         EXPECT_NE(target->meaning_of(spec.name), "") << target->name() << " " << spec.name;
+    }
+}
+
+// docs/schedulers: a page for each, which names its parameters.
+TEST(Targets, EverySchedulerHasAPageThatNamesItsParameters) {
+  for (const Target* target : targets())
+    for (const plan::Scheduler& scheduler : target->schedulers()) {
+      std::ifstream page(std::string(KW_DOCS_DIR) + "/schedulers/" + std::string(scheduler.name) + ".md");
+      ASSERT_TRUE(page) << scheduler.name;
+      const std::string text{std::istreambuf_iterator<char>(page), std::istreambuf_iterator<char>()};
+      for (const plan::ParameterSpec& spec : scheduler.takes().specs())
+        EXPECT_NE(text.find("| `" + std::string(spec.name) + "` |"), std::string::npos)
+            << scheduler.name << " on " << target->name() << ": " << spec.name;
     }
 }
 

@@ -46,7 +46,7 @@ constexpr Golden kGoldens[] = {
 // On a GPU alone.
 constexpr Golden kGpuGoldens[] = {
     {"running", "running", R"({"row":{"grid":4},"column":{"loop":32}})"},
-    {"products", "products", R"({"row":{"grid":4},"column":{"loop":32,"network":true,"ahead":4}})"},
+    {"products", "products", R"({"row":{"grid":4},"column":{"loop":32,"network":true,"prefetch":4}})"},
     {"in_order", "in_order", R"({"row":{"grid":4},"column":{"tile":256}})"},
     {"shared_rows", "shared_rows",
      R"({"row":{"grid":1},"plane":{"grid":1,"cooperative":true},"column":{"grid":64,"cooperative":true}})"},

@@ -105,13 +105,13 @@ def _repeated_on_gpu(calibration: Calibration, size: int, total: int) -> float:
 
 
 def _shared_on_gpu(calibration: Calibration) -> float:
-    from .calibration_kernels import exchange
+    from .calibration_kernels import permute
 
     units = torch.cuda.get_device_properties(calibration.device).multi_processor_count
     block, steps, programs = 2048, 256, 8 * units
     order = torch.randperm(block, device=calibration.device, dtype=torch.int32)
     out = torch.empty(programs * block, device=calibration.device)
-    seconds = calibration.seconds(lambda: exchange[(programs,)](order, out, STEPS=steps, BLOCK=block, num_warps=8))
+    seconds = calibration.seconds(lambda: permute[(programs,)](order, out, STEPS=steps, BLOCK=block, num_warps=8))
     # Each step writes every element and reads it back.
     return 2.0 * steps * programs * block * 4 / seconds
 

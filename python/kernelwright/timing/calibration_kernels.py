@@ -19,7 +19,7 @@ def read_again(source_ptr, out_ptr, elements, STEPS: tl.constexpr, BLOCK: tl.con
 
 
 @triton.jit
-def exchange(order_ptr, out_ptr, STEPS: tl.constexpr, BLOCK: tl.constexpr):
+def permute(order_ptr, out_ptr, STEPS: tl.constexpr, BLOCK: tl.constexpr):
     """A tile is permuted across the warps of its program, which goes through shared memory, `STEPS` times."""
     program = tl.program_id(0)
     lanes = tl.arange(0, BLOCK)

@@ -46,7 +46,8 @@ def multiply(left, right):
 )"},
     {"multiply_in_order", R"(@triton.jit
 def multiply_in_order(products, axis: tl.constexpr, STEPS: tl.constexpr):
-    """Running products of rows of 2 ** STEPS values, multiplied in the order of PyTorch's CUDA kernel: which overflow, and to what, is the same."""
+    """Running products of rows of 2 ** STEPS values, multiplied in the order of PyTorch's CUDA kernel: which overflow,
+    and to what, is the same."""
     lane = tl.arange(0, 2 ** STEPS)
     if len(products.shape) == 2:
         lane = tl.broadcast_to(lane[None, :], products.shape)
@@ -63,7 +64,8 @@ def last_in_row(products, axis: tl.constexpr):
 )"},
     {"fold_into", R"(@triton.jit
 def fold_into(start, offset, value, mask, fold: tl.constexpr):
-    """Folds values into elements of memory where the mask holds: until no other program's fold came between reading an element and writing it."""
+    """Folds values into elements of memory where the mask holds: until no other program's fold came between reading an
+    element and writing it."""
     if value.dtype.primitive_bitwidth == 64:
         bits = tl.int64
     elif value.dtype.primitive_bitwidth == 32:
@@ -81,13 +83,16 @@ def fold_into(start, offset, value, mask, fold: tl.constexpr):
 )"},
     {"raise_to", R"(@triton.jit
 def raise_to(start, offset, value, mask):
-    """Makes elements of memory at least values where the mask holds; NaN wins. Floats order as the integers of their bits, those below zero the other way round."""
+    """Makes elements of memory at least values where the mask holds; NaN wins. Floats order as the integers of their
+    bits, those below zero the other way round."""
     if value.dtype.primitive_bitwidth == 64:
         bits = tl.where(value != value, 0x7FF8000000000000, value.to(tl.int64, bitcast=True))
-        signed, unsigned = (start + offset).to(tl.pointer_type(tl.int64), bitcast=True), (start + offset).to(tl.pointer_type(tl.uint64), bitcast=True)
+        signed = (start + offset).to(tl.pointer_type(tl.int64), bitcast=True)
+        unsigned = (start + offset).to(tl.pointer_type(tl.uint64), bitcast=True)
     else:
         bits = tl.where(value != value, 0x7FC00000, value.to(tl.int32, bitcast=True))
-        signed, unsigned = (start + offset).to(tl.pointer_type(tl.int32), bitcast=True), (start + offset).to(tl.pointer_type(tl.uint32), bitcast=True)
+        signed = (start + offset).to(tl.pointer_type(tl.int32), bitcast=True)
+        unsigned = (start + offset).to(tl.pointer_type(tl.uint32), bitcast=True)
     # Most values change nothing, and what is NaN stays so.
     old = tl.load(start + offset, mask=mask, other=0.0)
     mask = mask & (old == old) & ((value > old) | (value != value))
@@ -96,13 +101,16 @@ def raise_to(start, offset, value, mask):
 )"},
     {"lower_to", R"(@triton.jit
 def lower_to(start, offset, value, mask):
-    """Makes elements of memory at most values where the mask holds; NaN wins. Floats order as the integers of their bits, those below zero the other way round."""
+    """Makes elements of memory at most values where the mask holds; NaN wins. Floats order as the integers of their
+    bits, those below zero the other way round."""
     if value.dtype.primitive_bitwidth == 64:
         bits = tl.where(value != value, -0x8000000000000, value.to(tl.int64, bitcast=True))
-        signed, unsigned = (start + offset).to(tl.pointer_type(tl.int64), bitcast=True), (start + offset).to(tl.pointer_type(tl.uint64), bitcast=True)
+        signed = (start + offset).to(tl.pointer_type(tl.int64), bitcast=True)
+        unsigned = (start + offset).to(tl.pointer_type(tl.uint64), bitcast=True)
     else:
         bits = tl.where(value != value, -0x400000, value.to(tl.int32, bitcast=True))
-        signed, unsigned = (start + offset).to(tl.pointer_type(tl.int32), bitcast=True), (start + offset).to(tl.pointer_type(tl.uint32), bitcast=True)
+        signed = (start + offset).to(tl.pointer_type(tl.int32), bitcast=True)
+        unsigned = (start + offset).to(tl.pointer_type(tl.uint32), bitcast=True)
     # Most values change nothing, and what is NaN stays so.
     old = tl.load(start + offset, mask=mask, other=0.0)
     mask = mask & (old == old) & ((value < old) | (value != value))
@@ -218,7 +226,8 @@ def value_of(order, negative_zero, dtype: tl.constexpr, descending: tl.constexpr
 )"},
     {"packed_with_places", R"(@triton.jit
 def packed_with_places(value, place, descending: tl.constexpr):
-    """A row's values and where they stand as one whole number each: the order of the value, the place, and which of the zeros it is. So equals keep their order."""
+    """A row's values and where they stand as one whole number each: the order of the value, the place, and which of the
+    zeros it is. So equals keep their order."""
     order = order_of(value, True, descending)
     if value.dtype.primitive_bitwidth > 16:
         packed = (order.to(tl.int64) << 32) | (place.to(tl.int32) << 1)
@@ -374,7 +383,8 @@ def float_of_float8_e5m2(code, HARDWARE_FLOAT8: tl.constexpr):
 )"},
     {"float8_e5m2_of_float", R"(@triton.jit
 def float8_e5m2_of_float(value, HARDWARE_FLOAT8: tl.constexpr):
-    """The byte of the nearest number, ties to even; infinity beyond the largest, as PyTorch has it and the hardware's conversion has not."""
+    """The byte of the nearest number, ties to even; infinity beyond the largest, as PyTorch has it and the hardware's
+    conversion has not."""
     if HARDWARE_FLOAT8:
         nearest = value.to(tl.float8e5).to(tl.uint8, bitcast=True)
         return tl.where(tl.abs(value) >= 61440.0, tl.where(value < 0.0, 0xFC, 0x7C), nearest).to(tl.uint8)

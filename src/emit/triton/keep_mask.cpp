@@ -13,19 +13,26 @@ namespace {
 // elements between a thread's four as there are threads.
 constexpr std::string_view kDefinition =
     R"(@triton.jit(do_not_specialize=["seed", "counter", "below", "threads", "elements"])
-def keep_mask_kernel(mask_ptr, seed: tl.int64, counter: tl.int64, below: tl.uint32, threads: tl.int32, elements: tl.int32, VECTOR: tl.constexpr):
-    """Marks the elements whose numbers of PyTorch's stream are less than `below`. A thread takes VECTOR elements side by side, or four that lie far apart."""
+def keep_mask_kernel(
+    mask_ptr, seed: tl.int64, counter: tl.int64, below: tl.uint32, threads: tl.int32, elements: tl.int32, VECTOR: tl.constexpr
+):
+    """Marks the elements whose numbers of PyTorch's stream are less than `below`. A thread takes VECTOR elements side
+    by side, or four that lie far apart."""
     thread = tl.program_id(0) * 256 + tl.arange(0, 256)
     turn = tl.program_id(1)
     none = thread * 0
     if VECTOR == 8:
         half = tl.arange(0, 2)[None, :]
         at = counter + turn * 2 + half
-        first, second, third, fourth = tl.philox(seed, at.to(tl.uint32) + none[:, None].to(tl.uint32), (at >> 32).to(tl.uint32), thread[:, None], none[:, None])
+        first, second, third, fourth = tl.philox(
+            seed, at.to(tl.uint32) + none[:, None].to(tl.uint32), (at >> 32).to(tl.uint32), thread[:, None], none[:, None]
+        )
         place = (turn * threads + thread)[:, None] * 2 + half
     else:
         at = counter + turn
-        first, second, third, fourth = tl.philox(seed, none.to(tl.uint32) + at.to(tl.uint32), none.to(tl.uint32) + (at >> 32).to(tl.uint32), thread, none)
+        first, second, third, fourth = tl.philox(
+            seed, none.to(tl.uint32) + at.to(tl.uint32), none.to(tl.uint32) + (at >> 32).to(tl.uint32), thread, none
+        )
         place = turn * threads + thread
     limit = below.to(tl.uint32)
     first, second = (first < limit).to(tl.int32), (second < limit).to(tl.int32)
@@ -77,8 +84,10 @@ def take_numbers(count, device):
 
 
 def keep_mask(size, keep, dtype, device, dropout=True, beside=None):
-    """Which elements a dropout keeps with probability `keep`, or where a Bernoulli draw is 1: PyTorch's own numbers, and its generator as PyTorch leaves it."""
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():  # a graph draws anew at every replay, where only PyTorch's kernels look
+    """Which elements a dropout keeps with probability `keep`, or where a Bernoulli draw is 1: PyTorch's own numbers, and
+    its generator as PyTorch leaves it."""
+    # A graph draws anew at every replay, where only PyTorch's kernels look.
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         drawn = torch.empty(size, dtype=dtype, device=device)
         return aten.native_dropout(drawn, 1.0 - keep, True)[1] if dropout else drawn.bernoulli_(keep).bool()
     mask = torch.empty(size, dtype=torch.bool, device=device)
@@ -113,7 +122,8 @@ std::string keep_mask_signatures(const Program& program) {
   std::string text;
   for (const int64_t vector : vectors_of(program))
     text += fmt::format(
-        "    {{\"kernel\": \"{}\", \"signature\": {{\"mask_ptr\": \"*u8\", \"seed\": \"i64\", \"counter\": \"i64\", "
+        "    {{\"kernel\": \"{}\",\n     \"signature\": {{\"mask_ptr\": \"*u8\", \"seed\": \"i64\", \"counter\": "
+        "\"i64\", "
         "\"below\": \"u32\", \"threads\": \"i32\", \"elements\": \"i32\"}},\n"
         "     \"constexprs\": {{\"VECTOR\": {}}}, \"num_warps\": 4, \"enable_fp_fusion\": False, \"divisible_by_16\": "
         "[\"mask_ptr\"]}},\n",

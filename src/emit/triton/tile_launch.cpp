@@ -47,15 +47,18 @@ std::vector<std::string> definition_lines(const tile::Program& program) {
     if (symbol.range.low <= 1 && symbol.range.high >= 1) kept.push_back("\"" + symbol.name + "\"");
   }
   if (converts_float8(program)) parameters.push_back(fmt::format("{}: tl.constexpr", kHardwareFloat8Constant));
+  const std::string definition = fmt::format("def {}({}):", program.name, join(parameters, ", "));
   return {kept.empty() ? "@triton.jit" : fmt::format("@triton.jit(do_not_specialize=[{}])", join(kept, ", ")),
-          fmt::format("def {}({}):", program.name, join(parameters, ", "))};
+          definition.size() <= python::kLongestLine
+              ? definition
+              : python::wrapped_call("def " + program.name + "(", parameters, "):")};
 }
 
 std::vector<int64_t> grid_of(const tile::Program& program) {
   std::vector<int64_t> counts;
   for (Symbol symbol : program.grid) {
     const auto number = kernel::as_constant(program.symbols[symbol].count);
-    KW_ASSERT(number, "the grid of '" + program.name + "' hangs on run-time sizes");
+    KW_ASSERT(number, "the grid of '" + program.name + "' depends on run-time sizes");
     const bool groups = program.consumers.count > 1 && program.consumers.along == symbol;
     counts.insert(counts.begin(), groups ? groups_along(program, symbol) : *number);
   }

@@ -49,7 +49,6 @@ using Lanes = std::vector<Symbol>;
 constexpr size_t kLongestInline = 60;
 // Arguments of calls are broken into lines beyond it.
 constexpr size_t kColumns = 120;
-constexpr size_t kLongestLine = 140;
 
 class TilePrinter {
  public:
@@ -89,7 +88,10 @@ class TilePrinter {
   void lines(const std::vector<std::string>& texts) {
     for (const std::string& text : texts) line(text);
   }
-  void line(const std::string& text) { out_ += text.empty() ? "\n" : std::string(indent_, ' ') + text + "\n"; }
+  void line(const std::string& text) {
+    const std::string short_lines = python::with_short_lines(text, indent_, python::kLongestLine);
+    out_ += text.empty() ? "\n" : std::string(indent_, ' ') + short_lines + "\n";
+  }
 
   const TileType& type(Value value) const { return program_.values[value].type; }
   const std::string& name(Value value) const { return program_.values[value].name; }
@@ -103,7 +105,7 @@ class TilePrinter {
     lines(consumers_ ? consumers_->definition() : definition_lines(program_));
     indent_ = 4;
     const std::string doc = consumers_ ? "One of the blocks that run as one." : program_.doc;
-    if (!doc.empty()) line(fmt::format("\"\"\"{}\"\"\"", doc));
+    if (!doc.empty()) line(python::docstring(doc, indent_, python::kLongestLine));
     if (consumers_) {
       lines(consumers_->walk());
       if (program_.consumers.programs > 0) indent_ += 4;
@@ -256,7 +258,8 @@ class TilePrinter {
         operands[1] = literal(type(value).dtype, *factor, 0, full_);
       std::vector<std::string> helpers;
       const Text result = operation_text(operation, operands, helpers);
-      if (indent_ + name(value).size() + 3 + result.text.size() > kLongestLine && name_longest(one.operands)) continue;
+      if (indent_ + name(value).size() + 3 + result.text.size() > python::kLongestLine && name_longest(one.operands))
+        continue;
       helpers_.insert(helpers.begin(), helpers.end());
       return give(value, result, one.operands, !full_rank_ || !values_.takes_last_of(one));
     }

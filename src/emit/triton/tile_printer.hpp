@@ -26,7 +26,7 @@ bool has_windows(const tile::Program& program);
 // does.
 bool converts_float8(const tile::Program& program);
 
-// Sizes of the launch of a program whose grid does not hang on run-time sizes, the first varying fastest.
+// Sizes of the launch of a program whose grid does not depend on run-time sizes, the first varying fastest.
 std::vector<int64_t> grid_of(const tile::Program& program);
 int64_t blocks_of(const tile::Program& program);  // in all
 // Multiprocessors on which all blocks that share a row are sure to run at once: two blocks of four warps on each, whose

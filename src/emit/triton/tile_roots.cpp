@@ -175,7 +175,7 @@ class Walk {
            made->operands == std::vector<Value>{one.operands[1], one.operands[0]};
   }
 
-  // Whether a value is NaN does not hang on its last place, nor whether a product or quotient is 0.
+  // Whether a value is NaN does not depend on its last place, nor whether a product or quotient is 0.
   bool asks_for_more(const Instruction& one) const {
     if (asks_running_maximum(one)) return false;
     if (one.op != ScalarOp::kEqual && one.op != ScalarOp::kNotEqual) return true;

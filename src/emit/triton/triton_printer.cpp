@@ -10,7 +10,7 @@
 #include "emit/triton/consumers.hpp"
 #include "emit/triton/expressions.hpp"
 #include "emit/triton/helpers.hpp"
-#include "emit/triton/joined_launch.hpp"
+#include "emit/triton/last_block_reduction.hpp"
 #include "emit/triton/keep_mask.hpp"
 #include "emit/triton/launch.hpp"
 #include "emit/triton/refused_indices.hpp"
@@ -49,8 +49,8 @@ Printed print_all(const Program& program) {
     printed.kernels += kernel.source;
     printed.helpers.merge(kernel.helpers);
   }
-  for (const triton::JoinedLaunch& joined : triton::joined_launches(program))
-    printed.kernels += "\n\n" + triton::joined_function(program, joined);
+  for (const triton::LastBlockReduction& joined : triton::last_block_reductions(program))
+    printed.kernels += "\n\n" + triton::last_block_function(program, joined);
   return printed;
 }
 
@@ -66,8 +66,8 @@ std::string_view fusion_of(const tile::Program& program) {
 // One launchable function: what a launch passes to it and compiles it with.
 struct Launchable {
   std::string name;
-  std::vector<triton::JoinedParameter> pointers;
-  std::vector<triton::JoinedConstant> constants = {};
+  std::vector<triton::PointerParameter> pointers;
+  std::vector<triton::ConstantParameter> constants = {};
   std::vector<std::string> sizes = {};  // whole numbers
   bool looks_up = false;                // and notes indices out of range
   bool counts = false;                  // its programs, as they end
@@ -91,22 +91,36 @@ Launchable launchable(const tile::Program& program) {
   return one;
 }
 
-Launchable launchable(const Program& program, const triton::JoinedLaunch& joined) {
+Launchable launchable(const Program& program, const triton::LastBlockReduction& joined) {
   Launchable one = launchable(program.tiles[joined.first]);
   one.name = joined.name;
-  one.pointers = triton::joined_pointers(program, joined);
-  one.constants = triton::joined_constants(program, joined);
+  one.pointers = triton::pointers_of(program, joined);
+  one.constants = triton::constants_of(program, joined);
   one.counts = true;
   return one;
 }
 
-bool asks_hardware(const triton::JoinedConstant& constant) {
+bool asks_hardware(const triton::ConstantParameter& constant) {
   return constant.name.ends_with(triton::kHardwareFloat8Constant);
+}
+
+// Items behind a head, in rows below each other.
+std::string in_rows(const std::string& head, const std::vector<std::string>& items, const std::string& tail) {
+  std::string out, row = head;
+  for (size_t one = 0; one < items.size(); ++one) {
+    const bool last = one + 1 == items.size();
+    if (row.size() + items[one].size() + (last ? tail.size() : 1) > python::kLongestLine) {
+      out += row.substr(0, row.size() - 1) + "\n";
+      row = std::string(head.size(), ' ');
+    }
+    row += items[one] + (last ? "" : ", ");
+  }
+  return out + row + tail + "\n";
 }
 
 std::string signature_of(const Launchable& one) {
   std::vector<std::string> pointers, constants, aligned;
-  for (const triton::JoinedParameter& pointer : one.pointers) {
+  for (const triton::PointerParameter& pointer : one.pointers) {
     pointers.push_back(fmt::format("\"{}\": \"{}\"", pointer.name, triton::pointer_name(pointer.dtype)));
     if (pointer.aligned) aligned.push_back(fmt::format("\"{}\"", pointer.name));
   }
@@ -120,7 +134,7 @@ std::string signature_of(const Launchable& one) {
   }
   for (const std::string& size : one.sizes) pointers.push_back(fmt::format("\"{}\": \"i32\"", size));
   std::string from_capability;
-  for (const triton::JoinedConstant& constant : one.constants) {
+  for (const triton::ConstantParameter& constant : one.constants) {
     constants.push_back(asks_hardware(constant) ? fmt::format("\"{}\": True", constant.name)
                                                 : fmt::format("\"{}\": {}", constant.name, constant.value));
     if (asks_hardware(constant))
@@ -132,10 +146,18 @@ std::string signature_of(const Launchable& one) {
   if (one.max_registers > 0) options += fmt::format(" \"maxnreg\": {},", one.max_registers);
   options += fmt::format(" \"{}\": {},", kFusion, one.fusion);
   if (!from_capability.empty()) options += fmt::format(" \"true_from_sm\": {{{}}},", from_capability);
-  return fmt::format(
-      "    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n     \"num_warps\": {},{} "
-      "\"divisible_by_16\": [{}]}},\n",
-      one.name, join(pointers, ", "), join(constants, ", "), one.warps, options, join(aligned, ", "));
+  const std::string types = fmt::format("    {{\"kernel\": \"{}\", \"signature\": {{{}}}, \"constexprs\": {{{}}},\n",
+                                        one.name, join(pointers, ", "), join(constants, ", "));
+  const std::string rest = fmt::format("     \"num_warps\": {},{} \"divisible_by_16\": [{}]}},\n", one.warps, options,
+                                       join(aligned, ", "));
+  return (types.size() <= python::kLongestLine + 1
+              ? types
+              : fmt::format("    {{\"kernel\": \"{}\",\n", one.name) +
+                    in_rows("     \"signature\": {", pointers, "},") +
+                    fmt::format("     \"constexprs\": {{{}}},\n", join(constants, ", "))) +
+         (rest.size() <= python::kLongestLine + 1 ? rest
+                                                  : fmt::format("     \"num_warps\": {},{}\n", one.warps, options) +
+                                                        in_rows("     \"divisible_by_16\": [", aligned, "]},"));
 }
 
 // A launch of a kernel that takes tensors alone.
@@ -164,8 +186,8 @@ std::pair<Launchable, std::vector<std::string>> with_last(const Program& program
                                                           const TileStep* last) {
   std::vector<std::string> arguments = tensors_of(program, step);
   if (!last) return {std::move(one), std::move(arguments)};
-  const auto all = triton::joined_launches(program);
-  const triton::JoinedLaunch& joined = triton::joined_launch(all, step, *last);
+  const auto all = triton::last_block_reductions(program);
+  const triton::LastBlockReduction& joined = triton::last_block_reduction(all, step, *last);
   const std::vector<std::string> of_last = tensors_of(program, *last);
   for (size_t at = 0; at < of_last.size(); ++at)
     if (joined.shared[at] < 0) arguments.push_back(of_last[at]);
@@ -178,7 +200,7 @@ std::vector<std::string> with_options(const Launchable& one, std::vector<std::st
   if (one.looks_up) arguments.push_back(triton::refused_argument(noted));
   if (one.counts) arguments.emplace_back("ended_programs(device)");
   if (!size.empty()) arguments.push_back(size);
-  for (const triton::JoinedConstant& constant : one.constants)
+  for (const triton::ConstantParameter& constant : one.constants)
     arguments.push_back(asks_hardware(constant) ? fmt::format("{}={}()", constant.name, triton::kHardwareFloat8)
                                                 : fmt::format("{}={}", constant.name, constant.value));
   arguments.push_back(fmt::format("num_warps={}", one.warps));
@@ -216,7 +238,7 @@ class TritonPrinter : public TargetPrinter {
   }
 
   std::string function(const Program& program, const TileStep& step, const TileStep* last) const override {
-    return last ? triton::joined_launch(triton::joined_launches(program), step, *last).name
+    return last ? triton::last_block_reduction(triton::last_block_reductions(program), step, *last).name
                 : program.tiles[step.program].name;
   }
 
@@ -274,7 +296,7 @@ class TritonPrinter : public TargetPrinter {
     }
     for (int tiles = 0; tiles < static_cast<int>(program.tiles.size()); ++tiles)
       if (alone.contains(tiles) || !joined.contains(tiles)) out += signature_of(launchable(program.tiles[tiles]));
-    for (const triton::JoinedLaunch& one : triton::joined_launches(program))
+    for (const triton::LastBlockReduction& one : triton::last_block_reductions(program))
       out += signature_of(launchable(program, one));
     return out + masks + "]\n";
   }

@@ -22,7 +22,7 @@ constexpr int64_t kCopyBytes = 1024, kCopyBlockBytes = 64 * 1024;  // a run wort
                                                                    // threads take turns
 constexpr int64_t kSideBySide = 8, kPiece = 512;  // of the scan's rows and of their elements: an array of both is 16 KB
 constexpr int64_t kMostColumns = 1024, kFewestColumns = 64;
-constexpr int64_t kShortRow = 257, kLanes = 16;  // so few vectors are written out one by one
+constexpr int64_t kShortRow = 257, kLanes = 16;  // so few vectors are unrolled
 constexpr int64_t kBlockBytes = 256 * 1024;  // what several passes over a block of columns should find in the L2 cache
 constexpr int kNeverShort = 1000;            // what a short axis has to make up for where something is reduced
 

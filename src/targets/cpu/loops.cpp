@@ -31,8 +31,8 @@ constexpr int64_t kLanes = 16;        // of whole vectors
 constexpr int64_t kWorthAsking = 16;  // elements side by side
 constexpr int kEnoughThreads = 4;
 
-// Does a choice, or a mask, hang on where in the tensor an element stands? A short loop that is written out leaves the
-// one around it to be vectorised, which g++ 12 does wrongly for AVX-512 where a choice hangs on that one's rows: some
+// Does a choice, or a mask, depend on where in the tensor an element stands? A short loop that is unrolled leaves the
+// one around it to be vectorised, which g++ 12 does wrongly for AVX-512 where a choice depends on that one's rows: some
 // of them are computed as if on the other side.
 bool chooses(const Kernel& kernel, const LoopNest& nest) {
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {

@@ -42,9 +42,9 @@ class TileEstimate {
     const double cache = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second
                                                             : kCacheOverMemory * device_.copy_bytes_per_second;
     const double memory = memory_bytes / device_.copy_bytes_per_second + (moved_bytes - memory_bytes) / cache;
-    // The last round of blocks leaves cores idle.
+    // The last wave of blocks leaves cores idle.
     const double units = static_cast<double>(std::max<int64_t>(device_.units, 1));
-    const double rounds = std::ceil(blocks_ / units), at_work = rounds > 0 ? blocks_ / rounds : 1;
+    const double waves = std::ceil(blocks_ / units), at_work = waves > 0 ? blocks_ / waves : 1;
     const double arithmetic = products_ / (kProductShare * device_.fp32_flops * at_work / units) +
                               instructions_ / (kInstructionsOfCycle * kInstructionsPerSecond * at_work);
     const double synchronise = device_.synchronise_seconds > 0 ? device_.synchronise_seconds : kSynchroniseSeconds;

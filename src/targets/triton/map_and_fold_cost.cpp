@@ -137,8 +137,9 @@ class MapAndFoldEstimate {
       }
   }
 
-  // Memory of the kernel's own, through which the blocks of a row exchange what they have found: next to nothing.
-  bool is_exchanged(const tile::Access& access) const {
+  // Memory of the kernel's own, through which the blocks of a cooperative reduction combine their parts: next to
+  // nothing.
+  bool is_of_parts(const tile::Access& access) const {
     return program_.buffers[access.buffer].role == tile::BufferRole::kScratch;
   }
 
@@ -146,7 +147,7 @@ class MapAndFoldEstimate {
     bool parts = false, elements = false;
     tile::for_each(program_.body, [&](const Instruction& one) {
       if (one.kind != Kind::kLoad && one.kind != Kind::kStore) return;
-      (is_exchanged(one.access) ? parts : elements) |= tile::has_lane(tile::lanes_of(program_, one.access), lane);
+      (is_of_parts(one.access) ? parts : elements) |= tile::has_lane(tile::lanes_of(program_, one.access), lane);
     });
     return parts && !elements;
   }
@@ -284,7 +285,7 @@ class MapAndFoldEstimate {
       const bool counts = in_loop ? !is_mask && !is_repeated(one) : !is_mask && !varies_along_walk(axes);
       if (counts) work_.estimate.flops += weight_of(one.op) * points(axes);
     }
-    if ((one.kind == Kind::kLoad || one.kind == Kind::kStore) && !is_exchanged(one.access)) {
+    if ((one.kind == Kind::kLoad || one.kind == Kind::kStore) && !is_of_parts(one.access)) {
       Access access{&one.access, tile::offset_of(program_, one.access)};
       access.size = static_cast<double>(size_of(program_.buffers[one.access.buffer].dtype));
       if (one.kind == Kind::kLoad) axes.assign(axes_.size(), false);

@@ -8,7 +8,7 @@
 #include "plan/lift.hpp"
 #include "plan/lifted_kernel.hpp"
 #include "plan/split.hpp"
-#include "targets/triton/exchange.hpp"
+#include "targets/triton/cooperative_rows.hpp"
 #include "targets/triton/schedulers.hpp"
 
 namespace kw::triton {
@@ -31,14 +31,15 @@ struct Rows {
   int kept_loads = 0;        // loads that a reduction needs element by element
   int64_t element_size = 4;  // of the largest load
   int streams = 0;           // accesses along the row whose elements are the row's own
-  int lent_loads = 0;    // loads along the row that a stretch of neighbouring rows share, but not all rows: scales of a
-                         // sample
-  bool moments = false;  // folds means and squared deviations
-  bool rounds = false;   // folds more than once, each after the one before: sums of exponentials need the largest first
-  double weight = 0;     // arithmetic on each element that the row is folded from
+  int broadcast_loads = 0;   // loads along the row that a stretch of neighbouring rows share, but not all rows: scales
+                             // of a sample
+  bool moments = false;      // folds means and squared deviations
+  bool several_passes = false;  // folds more than once, each after the one before: sums of exponentials need the
+                                // largest first
+  double weight = 0;            // arithmetic on each element that the row is folded from
 };
 
-constexpr int64_t kMostJoined = 16;  // partial results that each thread of a launch's last program takes
+constexpr int64_t kMostParts = 16;  // partial results that each thread of a launch's last program takes
 
 void prepare(Kernel& kernel) {
   order_by_stride(kernel);
@@ -72,10 +73,11 @@ Rows rows_of(const Kernel& kernel) {
   rows.moments = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
     return expr.kind == flat::ExprKind::kReduce && expr.reduce == flat::ReduceOp::kMoments;
   });
-  rows.rounds = rows.again || rows.moments ||
-                std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
-                  return expr.kind == flat::ExprKind::kReduce && expr.reduce == flat::ReduceOp::kMaxSumExp;
-                });
+  rows.several_passes = rows.again || rows.moments ||
+                        std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
+                          return expr.kind == flat::ExprKind::kReduce &&
+                                 expr.reduce == flat::ReduceOp::kMaxSumExp;
+                        });
   bool decided = false;
   for (const auto& one : traffic_of(kernel)) {
     bool reduce = false;
@@ -98,7 +100,7 @@ Rows rows_of(const Kernel& kernel) {
     };
     if (rows.parallel == 0 || !uses_one_of(rows.parallel, static_cast<int>(kernel.axes.size()))) continue;
     if (uses_axis(*one.access, rows.parallel - 1)) ++rows.streams;
-    else if (!one.is_store && uses_one_of(0, rows.parallel - 1)) ++rows.lent_loads;
+    else if (!one.is_store && uses_one_of(0, rows.parallel - 1)) ++rows.broadcast_loads;
   }
   const auto axes = flat::axes_of_exprs(kernel);
   for (size_t id = 0; id < kernel.exprs.size(); ++id)
@@ -126,10 +128,10 @@ int64_t warps_for(int64_t tile) {
   return 32;
 }
 
-// Of rows that are folded in rounds: threads wait for each other at each, the fewer of them the shorter, and many small
-// programs fill the time. Measured for rows of 64 to 16,384 elements, of one tensor and of two; 8 warps over four rows
-// of 1024 took 1.1 times as long for a softmax, 1.4 times for two.
-int64_t warps_for_rounds(int64_t tile) { return tile <= 1024 ? 2 : tile <= 4096 ? 4 : tile / 1024; }
+// Of rows that are folded in several passes: threads wait for each other at each, the fewer of them the shorter, and
+// many small programs fill the time. Measured for rows of 64 to 16,384 elements, of one tensor and of two; 8 warps over
+// four rows of 1024 took 1.1 times as long for a softmax, 1.4 times for two.
+int64_t warps_for_passes(int64_t tile) { return tile <= 1024 ? 2 : tile <= 4096 ? 4 : tile / 1024; }
 
 int64_t inner_parallel_extent(const Kernel& kernel) {
   const int parallel = parallel_axes(kernel);
@@ -197,15 +199,15 @@ void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chose
     chosen["persistent"] = 1;
     chosen["r_block"] = width;
     // A tile of several rows reads what they share once. What all rows share stays in the first cache anyway.
-    const bool lent = rows.lent_loads * 4 > rows.streams * std::max<int64_t>(1, 4096 / width);
-    const bool rounds = rows.rounds && !lent;
-    int64_t x_block = std::max<int64_t>(1, (lent ? 8192 : rounds ? 1024 : 4096) / width);
+    const bool broadcasts = rows.broadcast_loads * 4 > rows.streams * std::max<int64_t>(1, 4096 / width);
+    const bool passes = rows.several_passes && !broadcasts;
+    int64_t x_block = std::max<int64_t>(1, (broadcasts ? 8192 : passes ? 1024 : 4096) / width);
     x_block = std::min(x_block, next_power_of_two(rows.count));
     while (x_block > 1 && ceil_divide(rows.count, x_block) < 4 * device.units) x_block /= 2;
     if (const int64_t sector = rows_of_a_sector(kernel, rows); sector * width <= 8192)
       x_block = std::max(x_block, sector);
     chosen["x_block"] = x_block;
-    chosen["num_warps"] = rounds ? warps_for_rounds(width * x_block)
+    chosen["num_warps"] = passes ? warps_for_passes(width * x_block)
                                  : std::min<int64_t>(warps_for(width * x_block), width >= 8192 ? 16 : 8);
     if (width >= 32768) chosen["num_warps"] = 32;
     return;
@@ -214,7 +216,7 @@ void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chose
   chosen["x_block"] = 1;
   chosen["r_block"] = 8192;
   chosen["num_warps"] = 16;
-  // Moments are combined in three places a round: 0.20 ms instead of 0.24 for those of channels of 401,408 elements.
+  // Moments are combined in three places a pass: 0.20 ms instead of 0.24 for those of channels of 401,408 elements.
   if (!rows.again && rows.moments && rows.length >= 8 * 16384) chosen["r_block"] = 16384;
   // A row that is read twice comes out of the cache the second time when the rows in flight fit: one program per
   // multiprocessor.
@@ -265,7 +267,7 @@ void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chos
     // fit (400 bytes spilled).
     const int64_t points = rows.full || accumulators_of(kernel) > 1 ? tile : rows.kept_loads > 1 ? 8192 : 16384;
     chosen["r_block"] = std::min<int64_t>(width, std::max<int64_t>(8, points / chosen["x_block"]));
-    // A program that goes round only a few times hardly overlaps its loads with anything.
+    // A program that loops only a few times hardly overlaps its loads with anything.
     if (!rows.full)
       chosen["r_block"] = std::max<int64_t>(std::min<int64_t>(chosen["r_block"], 16),
                                             std::min(chosen["r_block"], width / 8));
@@ -312,8 +314,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   else choose_across_rows(kernel, rows, chosen, device);
   // A row that one program cannot keep and that is needed again.
   if (rows.along_rows && rows.again && !chosen["persistent"]) {
-    if (const int64_t exchange = choose_exchange_block(kernel, rows.kept_loads, device); exchange > 0) {
-      chosen["exchange"] = exchange;
+    if (const int64_t block = choose_cooperative_block(kernel, rows.kept_loads, device); block > 0) {
+      chosen["cooperative_block"] = block;
       return chosen;
     }
   }
@@ -337,7 +339,7 @@ const ParameterTable& takes() {
        .powers_of_two = true,
        .tried = {1, 2, 4, 8, 16, 32, 64, 128}},
       {.name = "persistent", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
-      {.name = "exchange",
+      {.name = "cooperative_block",
        .least = 0,
        .most = 65536,
        .unsaid = 0,
@@ -355,7 +357,7 @@ const ParameterTable& takes() {
        .unsaid = 1,
        .powers_of_two = false,
        .tried = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}},
-      {.name = "together", .least = 0, .most = 1, .unsaid = 1, .powers_of_two = false, .tried = {0, 1}},
+      {.name = "last_block", .least = 0, .most = 1, .unsaid = 1, .powers_of_two = false, .tried = {0, 1}},
   });
   return table;
 }
@@ -367,10 +369,10 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   const Rows rows = rows_of(kernel);
   std::vector<ParameterRange> ranges = {table.range("num_warps"), table.range("x_block")};
   if (next_power_of_two(rows.length) <= 65536) ranges.push_back(table.range("persistent"));
-  if (rows.along_rows && rows.again && rows.length > 8192) ranges.push_back(table.range("exchange"));
+  if (rows.along_rows && rows.again && rows.length > 8192) ranges.push_back(table.range("cooperative_block"));
   ranges.push_back(table.range("r_block"));
   ranges.push_back(table.range("split"));
-  if (table.read(defaults(group, device), "split") > 1) ranges.push_back(table.range("together"));
+  if (table.read(defaults(group, device), "split") > 1) ranges.push_back(table.range("last_block"));
   return ranges;
 }
 
@@ -457,14 +459,14 @@ lower::KernelSchedule schedule_of_row_finish(const Kernel& kernel) {
 }
 
 // Can the last program of a launch with so many warps combine all rows' parts by itself, in registers?
-bool join_last(Kernel& finish, lower::KernelSchedule& schedule, int warps) {
+bool reduce_in_last_block(Kernel& finish, lower::KernelSchedule& schedule, int warps) {
   const int parts = static_cast<int>(finish.axes.size()) - 1;
   if (parts > 1) {
     if (!flatten(finish, 0, parts - 1)) return false;
     schedule.axes = {in_blocks(finish.axes.front(), 1), schedule.axes.back()};
   }
   const int64_t rows = finish.axes.size() > 1 ? next_power_of_two(finish.axes.front().extent) : 1;
-  if (rows * schedule.axes.back().width > kMostJoined * 32 * warps) return false;
+  if (rows * schedule.axes.back().width > kMostParts * 32 * warps) return false;
   if (finish.axes.size() > 1) schedule.axes.front() = in_blocks(finish.axes.front(), rows);
   return true;
 }
@@ -492,8 +494,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const ParameterTable& table = takes();
   prepare(group.kernel);
   ScheduledGroup result;
-  if (const int64_t exchange = table.read(parameters, "exchange"); exchange > 0) {
-    if (auto spread = spread_rows(group, exchange, device, result.scratch)) {
+  if (const int64_t block = table.read(parameters, "cooperative_block"); block > 0) {
+    if (auto spread = spread_rows(group, block, device, result.scratch)) {
       result.tiles.push_back(std::move(*spread));
       return result;
     }
@@ -525,9 +527,9 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
         const bool full = parallel_points(finish.kernel) > rows_of(group.kernel).count;
         lower::KernelSchedule schedule = full ? schedule_of_full_finish(finish.kernel, device)
                                               : schedule_of_row_finish(finish.kernel);
-        const bool joined = !full && made.kernels.size() == 1 && table.read(parameters, "together") != 0 &&
-                            join_last(finish.kernel, schedule, warps);
-        made.kernels.push_back({std::move(finish), std::move(schedule), joined});
+        const bool by_last = !full && made.kernels.size() == 1 && table.read(parameters, "last_block") != 0 &&
+                             reduce_in_last_block(finish.kernel, schedule, warps);
+        made.kernels.push_back({std::move(finish), std::move(schedule), by_last});
       }
       schedule(std::move(made), result);
       return result;

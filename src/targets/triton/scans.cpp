@@ -65,7 +65,7 @@ int64_t chunk_of_product(const Rows& rows) {
 }
 
 // A row's product leaves the range of floats after a few dozen elements, and where, and whether for 0, infinity or NaN,
-// hangs on the order of multiplication: it is PyTorch's where that order can be had cheaply, which is while a chunk's
+// depends on the order of multiplication: it is PyTorch's where that order can be had cheaply, which is while a chunk's
 // row is a few values a lane.
 constexpr int64_t kWidestNetwork = 256;
 
@@ -98,7 +98,7 @@ void choose_in_order(const Rows& rows, Parameters& chosen) {
   const int64_t block = std::min(chunk_of_product(rows), next_power_of_two(rows.length));
   chosen["persistent"] = block >= rows.length;
   chosen["r_block"] = block;
-  chosen["ahead"] = std::max<int64_t>(1, 256 / block);
+  chosen["prefetch"] = std::max<int64_t>(1, 256 / block);
   chosen["x_block"] = std::min<int64_t>(4, next_power_of_two(rows.count));
   chosen["num_warps"] = chosen["x_block"];
 }
@@ -124,7 +124,7 @@ bool only_picks(const Kernel& kernel) {
 }
 
 // Rows are whole. Exchanges between the warps of a program go through shared memory, but registers, and the time to
-// compile what is written out for each element of a thread, grow with its elements: eight, or thirty-two where each is
+// compile what is unrolled for each element of a thread, grow with its elements: eight, or thirty-two where each is
 // only compared.
 void choose_sorted(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
   const int64_t width = next_power_of_two(rows.length), each = only_picks(kernel) ? 32 : 8;
@@ -170,7 +170,7 @@ const ParameterTable& takes() {
        .powers_of_two = true,
        .tried = {1, 4, 8, 16, 32, 64, 512, 1024, 2048, 4096, 8192}},
       {.name = "persistent", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
-      {.name = "ahead", .least = 1, .most = 256, .unsaid = 1, .powers_of_two = true, .tried = {1, 2, 4, 8, 16}},
+      {.name = "prefetch", .least = 1, .most = 256, .unsaid = 1, .powers_of_two = true, .tried = {1, 2, 4, 8, 16}},
   });
   return table;
 }
@@ -182,7 +182,7 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   const ParameterTable& table = takes();
   if (flat::sorts(kernel)) return {table.range("num_warps"), table.range("x_block", 1, 32)};
   std::vector<ParameterRange> ranges = {table.range("num_warps", 1, 8), table.range("x_block")};
-  if (multiplies_in_order(kernel, rows)) return {ranges[0], ranges[1], table.range("ahead")};
+  if (multiplies_in_order(kernel, rows)) return {ranges[0], ranges[1], table.range("prefetch")};
   if (rows.along_rows) ranges.push_back(table.range("r_block", 512, 8192));
   else ranges.push_back(table.range("r_block", 1, 64));
   if (next_power_of_two(rows.length) <= 8192) ranges.push_back(table.range("persistent"));
@@ -206,8 +206,8 @@ lower::KernelSchedule schedule_of(Kernel& kernel, const Parameters& parameters, 
   if (table.read(parameters, "persistent") != 0 || flat::sorts(kernel)) return schedule;
   scan = in_loop(std::min(table.read(parameters, "r_block"), scan.width));
   // As many blocks as there are: none stands outside the row.
-  for (scan.ahead = table.read(parameters, "ahead"); ceil_divide(length, scan.width) % scan.ahead != 0;)
-    scan.ahead /= 2;
+  for (scan.prefetch = table.read(parameters, "prefetch"); ceil_divide(length, scan.width) % scan.prefetch != 0;)
+    scan.prefetch /= 2;
   return schedule;
 }
 

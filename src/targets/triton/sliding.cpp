@@ -1,4 +1,4 @@
-// Sliding windows on a GPU. Small ones are written out, over several neighbouring results: what their windows share is
+// Sliding windows on a GPU. Small ones are unrolled, over several neighbouring results: what their windows share is
 // read once and stays in registers, and elements that lie side by side are read and written together. Large windows are
 // looped over; those that lie far apart are read along their rows instead.
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "plan/group_kinds.hpp"
 #include "plan/lifted_kernel.hpp"
 #include "targets/triton/schedulers.hpp"
-#include "plan/write_out.hpp"
+#include "plan/unrolled_reductions.hpp"
 
 namespace kw::triton {
 
@@ -20,11 +20,11 @@ namespace {
 using flat::AxisKind;
 using flat::Kernel;
 
-constexpr int64_t kWrittenOut = 128;    // offsets of a window that is written out
-constexpr int64_t kMostLoads = 256;     // of a program's lane, where several results are written out
-constexpr int64_t kMostWritten = 1024;  // loads that are written out at the most, whatever a schedule asks for: a
-                                        // source that still compiles in seconds
-constexpr int64_t kFewOffsets = 16;     // windows of more gain by many rows what they lose by reading single elements
+constexpr int64_t kMostOffsets = 128;         // offsets of a window that is unrolled
+constexpr int64_t kMostLoads = 256;           // of a program's lane, where several results are unrolled
+constexpr int64_t kMostUnrolledLoads = 1024;  // unrolled loads at the most, whatever a schedule asks for: a
+                                              // source that still compiles in seconds
+constexpr int64_t kFewOffsets = 16;  // windows of more gain by many rows what they lose by reading single elements
 constexpr double kManyLoads = 64;    // of a lane: a program of two warps then has more of its lines in the first cache
 constexpr double kLeastWork = 1024;  // loads of all lanes of a program
 constexpr int64_t kLongestSegment = 1024;  // of a window, read at once
@@ -125,7 +125,7 @@ int64_t block_for(int64_t extent, int64_t most) {
   return best;
 }
 
-Parameters defaults_written_out(const Kernel& kernel, const flat::Access& load, const DeviceDescription& device) {
+Parameters defaults_of_unrolled(const Kernel& kernel, const flat::Access& load, const DeviceDescription& device) {
   const int inner = parallel_axes(kernel) - 1;
   const int64_t columns = side_by_side(kernel, load, inner);
   const Overlap along_rows = overlap_along(kernel, load, inner - 1),
@@ -177,7 +177,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   const flat::Access* load = windowed_load(kernel, traffic);
   const int64_t width = kernel.axes[inner].extent, height = inner > 0 ? kernel.axes[inner - 1].extent : 1;
   const bool few = width < 8 && load && kernel.axes.back().extent >= kFarApart;
-  if (load && reduce_points(kernel) <= kWrittenOut && !few) return defaults_written_out(kernel, *load, device);
+  if (load && reduce_points(kernel) <= kMostOffsets && !few) return defaults_of_unrolled(kernel, *load, device);
   const int64_t offsets = load ? next_power_of_two(kernel.axes.back().extent) : 1;
   const bool segments = load && kernel.axes.back().extent >= kFarApart &&
                         (apart(kernel, *load, inner) >= kFarApart || width < 8);
@@ -226,8 +226,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   prepare(kernel);
   const int inner = parallel_axes(kernel) - 1;
   const bool segments = table.read(parameters, "segments") != 0,
-             is_small = !segments && reduce_points(kernel) <= kWrittenOut;
-  bool written_out = false;
+             is_small = !segments && reduce_points(kernel) <= kMostOffsets;
+  bool unrolled = false;
   if (is_small) {
     std::vector<int64_t> repeats(kernel.axes.size(), 1);
     const char* names[] = {"columns", "rows", "slices"};
@@ -235,16 +235,16 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
     for (int place = 0; place < 3 && place <= inner; ++place) {
       int64_t& results = repeats[inner - place] = std::min(table.read(parameters, names[place]),
                                                            kernel.axes[inner - place].extent);
-      while (results > 1 && loads * results > kMostWritten) results /= 2;
+      while (results > 1 && loads * results > kMostUnrolledLoads) results /= 2;
       loads *= results;
     }
-    written_out = write_out(kernel, repeats);
+    unrolled = unroll_reductions(kernel, repeats);
   }
   const int last = static_cast<int>(kernel.axes.size()) - 1;
   lower::KernelSchedule schedule = in_single_points(kernel, table.read(parameters, "num_warps"));
   // What neighbouring small windows share is for the cache to keep, as it does by itself.
   schedule.cache_hints = !is_small && parallel_axes(kernel) <= last;
-  schedule.wide_accesses = written_out;
+  schedule.wide_accesses = unrolled;
   for (int axis = 0; axis <= last; ++axis) {
     const flat::Axis& one = kernel.axes[axis];
     lower::AxisSchedule& how = schedule.axes[axis];

@@ -1,4 +1,4 @@
-#include "passes/draws.hpp"
+#include "passes/random_masks.hpp"
 
 #include "ir/op_registry.hpp"
 #include "passes/maths.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kMostElements = int64_t{1} << 30;  // the kernel counts in 32 bits
 
-bool is_drawn(const TensorType& type) {
+bool takes_mask(const TensorType& type) {
   const bool narrow = type.dtype == DType::f32 || type.dtype == DType::f16 || type.dtype == DType::bf16;
   return narrow && type.device.starts_with("cuda") && type.elements() > 0 && type.elements() <= kMostElements &&
          type.is_contiguous();
@@ -27,13 +27,14 @@ bool is_worth_it(const plan::GraphFacts& facts, const Node& node) {
   const Graph& graph = facts.graph;
   if (node.op == "aten.bernoulli.p") {
     const double keep = node.number("p", 0.0);
-    return keep > 0.0 && keep < 1.0 && is_drawn(graph.type(node.results[0])) && is_read_by_ours(facts, node.results[0]);
+    return keep > 0.0 && keep < 1.0 && takes_mask(graph.type(node.results[0])) &&
+           is_read_by_ours(facts, node.results[0]);
   }
   if (node.op != "aten.native_dropout.default" || !node.boolean("train", false)) return false;
   const ValueId input = node.value("input"), result = node.results[0];
   const double drop = node.number("p", 0.0);
-  if (!(drop > 0.0 && drop < 1.0) || result == kNoValue || !is_drawn(graph.type(input)) ||
-      !is_drawn(graph.type(result)))
+  if (!(drop > 0.0 && drop < 1.0) || result == kNoValue || !takes_mask(graph.type(input)) ||
+      !takes_mask(graph.type(result)))
     return false;
   const NodeId producer = graph.values[facts.roots[input]].producer;
   if (producer != kNoNode && graph.type(input).offset != 0)
@@ -55,12 +56,12 @@ ValueId mask_of(Rewriter& rewriter, TensorType type, double keep, bool whole, Va
 
 }  // namespace
 
-RewriteCounts draws(Graph& graph) {
-  // Most graphs draw nothing, and looking at the whole of a large one takes its time.
-  const auto draws_numbers = [](const Node& node) {
+RewriteCounts random_masks(Graph& graph) {
+  // Most graphs have no random numbers, and looking at the whole of a large one takes its time.
+  const auto is_random = [](const Node& node) {
     return node.op == "aten.bernoulli.p" || node.op == "aten.native_dropout.default";
   };
-  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), draws_numbers)) return {};
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_random)) return {};
   std::vector<bool> wanted(graph.nodes.size(), false), passed(graph.nodes.size(), false);
   bool any = false;
   {

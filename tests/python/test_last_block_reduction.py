@@ -1,4 +1,4 @@
-"""Two kernels in one launch: what the last program makes of the others' partial results, call after call, and what is compiled ahead for it."""
+"""Last-block reductions, two kernels in one launch: what the last program makes of the others' partial results, call after call, and what is compiled ahead for it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_last_program_adds_the_parts(tmp_path: Path) -> None:
     source = path.read_text()
     launches = re.findall(r"^    launch\(\s*(\w+),", source, re.M)
     assert launches and all("_in_one_kernel" in name for name in launches), launches
-    process = InterpreterProcess(tmp_path, "test_joined_launch:check")
+    process = InterpreterProcess(tmp_path, "test_last_block_reduction:check")
     assert process.fault(path=str(path)) == ""
     process.close()
 

@@ -1,4 +1,4 @@
-#include "plan/write_out.hpp"
+#include "plan/unrolled_reductions.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -25,9 +25,9 @@ using flat::Store;
 // Per axis of the old kernel: which of the neighbouring points, or which offset.
 using Place = std::vector<int64_t>;
 
-class Writer {
+class ReductionUnroller {
  public:
-  Writer(const Kernel& old, const std::vector<int64_t>& repeats)
+  ReductionUnroller(const Kernel& old, const std::vector<int64_t>& repeats)
       : old_(old), repeats_(repeats), varies_(flat::axes_of_exprs(old)), new_(frame(old, repeats)), build_(new_) {
     extents_ = extents_of(new_);
   }
@@ -199,10 +199,10 @@ class Writer {
 
 }  // namespace
 
-bool write_out(Kernel& kernel, const std::vector<int64_t>& repeats) {
-  std::optional<Kernel> written = Writer(kernel, repeats).run();
-  if (!written) return false;
-  kernel = std::move(*written);
+bool unroll_reductions(Kernel& kernel, const std::vector<int64_t>& repeats) {
+  std::optional<Kernel> unrolled = ReductionUnroller(kernel, repeats).run();
+  if (!unrolled) return false;
+  kernel = std::move(*unrolled);
   return true;
 }
 

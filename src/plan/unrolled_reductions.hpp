@@ -1,4 +1,4 @@
-// Small reductions written out as expressions, over several neighbouring results at once: what windows that overlap
+// Small reductions unrolled into expressions, over several neighbouring results at once: what windows that overlap
 // share is then read and folded once, and stays in registers.
 #pragma once
 
@@ -12,6 +12,6 @@ namespace kw::plan {
 // axis (1 for most), and no reduce axes are left. The offsets of the innermost reduce axis are folded first. Work:
 // product(repeats) · points of the reduce axes. False, with the kernel as it was, where that cannot be expressed: a
 // reduction other than a simple fold, a lookup, an index with a division that does not follow the repeats.
-bool write_out(flat::Kernel& kernel, const std::vector<int64_t>& repeats);
+bool unroll_reductions(flat::Kernel& kernel, const std::vector<int64_t>& repeats);
 
 }  // namespace kw::plan

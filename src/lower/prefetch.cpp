@@ -1,4 +1,4 @@
-#include "lower/read_ahead.hpp"
+#include "lower/prefetch.hpp"
 
 #include <fmt/format.h>
 
@@ -16,9 +16,9 @@ using tile::Kind;
 using tile::kNoValue;
 using tile::Value;
 
-class Ahead {
+class Prefetch {
  public:
-  Ahead(tile::Program& program, Instruction& loop, int64_t ahead) : program_(program), loop_(loop), ahead_(ahead) {
+  Prefetch(tile::Program& program, Instruction& loop, int64_t count) : program_(program), loop_(loop), count_(count) {
     for (const tile::ValueInfo& value : program.values) names_.insert(value.name);
   }
 
@@ -27,7 +27,7 @@ class Ahead {
     find_carried();
     const std::vector<Value> yields = loop_.yields;
     std::vector<Instruction> first, then;
-    for (int64_t turn = 0; turn < ahead_; ++turn) {
+    for (int64_t turn = 0; turn < count_; ++turn) {
       if (turn > 0) {
         std::map<Value, Value> next;
         for (size_t at = 0; at < yields.size(); ++at) next[loop_.arguments[at]] = renamed(yields[at]);
@@ -38,7 +38,7 @@ class Ahead {
     for (Value& yield : loop_.yields) yield = renamed(yield);
     first.insert(first.end(), std::make_move_iterator(then.begin()), std::make_move_iterator(then.end()));
     loop_.body = std::move(first);
-    loop_.step *= ahead_;
+    loop_.step *= count_;
     program_.symbols[loop_.symbol].range = tile::loop_range(loop_.begin, loop_.end, loop_.step,
                                                             tile::ranges_of(program_));
   }
@@ -46,15 +46,15 @@ class Ahead {
  private:
   [[noreturn]] void refuse(const std::string& what) const {
     ErrorText text;
-    text.message = fmt::format("kernel '{}' cannot be scheduled so: the loop of '{}' loads {} iterations ahead, but {}",
-                               program_.name, program_.symbols[loop_.symbol].name, ahead_, what);
+    text.message = fmt::format("kernel '{}' cannot be scheduled so: the loop of '{}' prefetches {} iterations, but {}",
+                               program_.name, program_.symbols[loop_.symbol].name, count_, what);
     text.code = "bad-schedule";
     throw Error(ErrorKind::kUser, std::move(text));
   }
 
   void refuse_what_cannot_wait() const {
     const auto begin = kernel::as_constant(loop_.begin), end = kernel::as_constant(loop_.end);
-    if (!begin || !end || ((*end - *begin + loop_.step - 1) / loop_.step) % ahead_ != 0)
+    if (!begin || !end || ((*end - *begin + loop_.step - 1) / loop_.step) % count_ != 0)
       refuse("has not a multiple of so many");
     if (loop_.reversed || loop_.unrolled) refuse("is reversed or unrolled");
     std::set<int> stored;
@@ -129,7 +129,7 @@ class Ahead {
 
   tile::Program& program_;
   Instruction& loop_;
-  const int64_t ahead_;
+  const int64_t count_;
   std::set<std::string> names_;
   std::set<Value> carried_;     // what is carried, and what is made of it
   std::map<Value, Value> now_;  // in this turn, of what the first one calls so
@@ -137,9 +137,9 @@ class Ahead {
 
 }  // namespace
 
-void read_ahead(tile::Program& program, tile::Symbol variable, int64_t ahead) {
+void prefetch(tile::Program& program, tile::Symbol variable, int64_t count) {
   tile::for_each_mutable(program.body, [&](Instruction& one) {
-    if (one.kind == Kind::kFor && one.symbol == variable) Ahead(program, one, ahead).run();
+    if (one.kind == Kind::kFor && one.symbol == variable) Prefetch(program, one, count).run();
   });
 }
 

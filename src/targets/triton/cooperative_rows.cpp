@@ -1,4 +1,4 @@
-#include "targets/triton/exchange.hpp"
+#include "targets/triton/cooperative_rows.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -32,8 +32,8 @@ bool combines(const flat::Expr& expr) {
   return known && (expr.dtype == DType::f32 || expr.dtype == DType::f64);
 }
 
-// Slots for each program's partial results, 0 where some cannot be exchanged.
-int64_t exchanged_slots(const Kernel& kernel, int64_t& reductions, DType& dtype) {
+// Slots for each program's partial results, 0 where some cannot be combined.
+int64_t partial_slots(const Kernel& kernel, int64_t& reductions, DType& dtype) {
   int64_t slots = 0;
   reductions = 0;
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
@@ -99,10 +99,10 @@ bool divides_indices(const Kernel& kernel, int64_t block) {
 
 }  // namespace
 
-int64_t choose_exchange_block(const Kernel& kernel, int kept_loads, const DeviceDescription& device) {
+int64_t choose_cooperative_block(const Kernel& kernel, int kept_loads, const DeviceDescription& device) {
   int64_t reductions = 0;
   DType dtype = DType::f32;
-  if (exchanged_slots(kernel, reductions, dtype) == 0 || !can_lift(kernel)) return 0;
+  if (partial_slots(kernel, reductions, dtype) == 0 || !can_lift(kernel)) return 0;
   int64_t block = kElements / next_power_of_two(std::max(1, kept_loads)) / (dtype == DType::f64 ? 2 : 1);
   if (block < kLeastElements || divides_indices(kernel, block) || programs_for_row(kernel, block) > sure_to_run(device))
     return 0;
@@ -123,7 +123,7 @@ std::optional<ScheduledTiles> spread_rows(LoweredGroup group, int64_t block, con
   Kernel& kernel = group.kernel;
   int64_t reductions = 0;
   DType dtype = DType::f32;
-  const int64_t slots = exchanged_slots(kernel, reductions, dtype);
+  const int64_t slots = partial_slots(kernel, reductions, dtype);
   if (slots == 0 || !can_lift(kernel)) return std::nullopt;
   const int parallel = parallel_axes(kernel);
   if (!keeps_axes(kernel, block)) flatten(kernel, parallel, static_cast<int>(kernel.axes.size()) - 1);

@@ -1,0 +1,87 @@
+#include "plan/device_limits.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "support/error.hpp"
+
+namespace kw::plan {
+
+namespace {
+
+using tile::Instruction;
+using tile::Kind;
+using tile::Value;
+
+constexpr int64_t kRegistersOfBlock = 65536;
+
+// Of one iteration. Tiles that are computed before they are multiplied may stay in registers: those are not counted.
+int64_t operand_bytes(const tile::Program& program, const Instruction& loop) {
+  std::map<Value, const Instruction*> made;
+  for (const Instruction& one : loop.body)
+    for (const Value result : one.results) made[result] = &one;
+  const auto load_of = [&](Value value) -> const Instruction* {
+    auto found = made.find(value);
+    while (found != made.end() && (found->second->kind == Kind::kRelabel || found->second->kind == Kind::kSplit))
+      found = made.find(found->second->operands.front());
+    return found != made.end() && found->second->kind == Kind::kLoad ? found->second : nullptr;
+  };
+  std::map<const Instruction*, int64_t> bytes;
+  for (const Instruction& one : loop.body) {
+    if (one.kind != Kind::kDot) continue;
+    for (const size_t side : {1, 2}) {
+      const Instruction* load = load_of(one.operands.at(side));
+      if (!load) continue;
+      const tile::TileType& type = program.values[load->results.front()].type;
+      int64_t size = size_of(type.dtype);
+      for (const tile::Symbol lane : type.lanes) size *= tile::width_of(program, lane);
+      bytes[load] = size;
+    }
+  }
+  int64_t total = 0;
+  for (const auto& [load, size] : bytes) total += size;
+  return total;
+}
+
+[[noreturn]] void refuse(const tile::Program& program, const DeviceDescription& device, const std::string& what) {
+  throw Error(ErrorKind::kUser, {.message = fmt::format("kernel '{}' cannot run on {}: a block {}", program.name,
+                                                        device.name.empty() ? "the device" : device.name, what),
+                                 .where = {},
+                                 .source = {},
+                                 .hint = "Take smaller blocks, or fewer stages or warps.",
+                                 .detail = {},
+                                 .code = "bad-schedule"});
+}
+
+}  // namespace
+
+int64_t least_shared_bytes(const tile::Program& program) {
+  int64_t own = 0, operands = 0;
+  for (const tile::Buffer& buffer : program.buffers) {
+    if (buffer.space != tile::Space::kShared) continue;
+    int64_t size = size_of(buffer.dtype);
+    for (const tile::Index& extent : buffer.shape) size *= kernel::as_constant(extent).value_or(0);
+    own += size;
+  }
+  tile::for_each(program.body, [&](const Instruction& one) {
+    // The compiler may have the iteration that computes give its place to the last one that loads.
+    if (one.kind == Kind::kFor)
+      operands = std::max(operands, operand_bytes(program, one) * std::max(1, one.stages - 1));
+  });
+  return own + operands;
+}
+
+void check_limits(const tile::Program& program, const DeviceDescription& device) {
+  if (device.shared_bytes <= 0) return;
+  if (const int64_t bytes = least_shared_bytes(program); bytes > device.shared_bytes)
+    refuse(program, device,
+           fmt::format("needs {} bytes of shared memory at least, and has {}", bytes, device.shared_bytes));
+  if (const int64_t registers = int64_t{32} * program.warps * program.max_registers; registers > kRegistersOfBlock)
+    refuse(program, device,
+           fmt::format("asks for {} registers of {} threads each, {}, and has {}", program.max_registers,
+                       32 * program.warps, registers, kRegistersOfBlock));
+}
+
+}  // namespace kw::plan
