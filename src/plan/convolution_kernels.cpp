@@ -126,6 +126,8 @@ class ConvolutionKernels : ConvolutionStatistics {
     draft.schedule.skip_masked = again;
     if (walks) draft.schedule.walkers = kWalkers;
     if (halves_ && !again) draft.schedule.scheme = lower::Scheme::kFp16x3;
+    // Operands of 11 digits leave more open than the last places of what follows.
+    draft.schedule.approximate = !again && !halves_;
     draft.schedule.warps = again ? (wide || group_.producer ? 8 : 4) : blocks_.warps;
     return axes;
   }
