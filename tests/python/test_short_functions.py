@@ -9,7 +9,7 @@ import pytest
 import short_function_cases as cases
 import torch
 import torch.nn.functional as F
-from case_checks import as_one_group, interpreter_of
+from case_checks import as_one_group, compile_for_gpu, interpreter_of
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
 
@@ -42,3 +42,29 @@ def test_exact_products_have_the_precise_ones(name: str) -> None:
 
 def test_where_nothing_is_added_erf_is_precise() -> None:
     assert "short_erf" not in _emit(lambda x, w: torch.erf(F.conv2d(x, w)) * 2.0, scheme=0)
+
+
+def _of_sums(x: torch.Tensor, w: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(torch.cumsum(F.conv2d(x, w), -1) + shift)
+
+
+@pytest.mark.parametrize("rows", [1, cases.ROWS])
+def test_later_kernels_have_them_unless_something_exact_of_that_size_enters(rows: int) -> None:
+    image, filters = cases.arguments()
+    shift = torch.zeros(1, cases.CHANNELS, rows, cases.COLUMNS if rows > 1 else 1)
+    emitted = compile_for_gpu(Wrapped(_of_sums), image, filters, shift)
+    assert emitted["schedule"]["groups"][-1]["scheduler"] == "scan"
+    assert ("short_tanh(" in emitted["source"]) == (rows == 1)
+
+
+def test_what_pytorch_does_not_round_has_the_precise_ones_everywhere() -> None:
+    image, filters = cases.arguments()
+    shift = torch.zeros(1, cases.CHANNELS, 1, 1)
+    emitted = compile_for_gpu(Wrapped(_of_sums), image, filters, shift, caution="exact-convolutions")
+    assert "short_tanh(" not in emitted["source"]
+    graph_of_depthwise = compile_for_gpu(Wrapped(_of_depthwise), image, filters[:, :1], shift)
+    assert "short_tanh(" not in graph_of_depthwise["source"]
+
+
+def _of_depthwise(x: torch.Tensor, w: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(torch.cumsum(F.conv2d(x, w, groups=cases.CHANNELS), -1) + shift)
