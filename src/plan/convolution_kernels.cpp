@@ -129,9 +129,10 @@ class ConvolutionKernels : ConvolutionStatistics {
     if (halves_ && !again) draft.schedule.scheme = lower::Scheme::kFp16x3;
     // Operands of 11 digits leave more open than the last places of what follows.
     draft.schedule.approximate = !again && !halves_;
-    // A few registers more than 128 for 32 results would leave room for fewer blocks (0.85 ms for 0.96).
+    // Results that are folded as well: a few registers more than 128 would leave room for fewer blocks (0.85 ms for
+    // 0.96). Elsewhere the compiler takes fewer of itself than it would with this limit.
     const int64_t results = blocks_.filters * blocks_.positions / (kWarp * blocks_.warps);
-    if (!again && !halves_ && results <= 32) draft.schedule.max_registers = 128;
+    if (walks_rows(again) && group_.statistics && !halves_ && results <= 32) draft.schedule.max_registers = 128;
     draft.schedule.warps = again ? (wide || group_.producer ? 8 : 4) : blocks_.warps;
     return axes;
   }
