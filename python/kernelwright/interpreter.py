@@ -46,6 +46,8 @@ _FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "erfc": _torch_unary(torch.special.erfc),
     "pow": _torch_binary(torch.pow),
     "fmod": np.fmod,
+    "fast_dividef": np.divide,
+    "copysign": np.copysign,
 }
 
 

@@ -17,47 +17,53 @@ constexpr std::string_view kClass =
 class ForwardGraphs:
     """kernel_forward as CUDA graphs, of one module: a call replays one instead of launching each kernel.
 
-    A graph reads and writes the module's tensors where they lie, and reads a call's from copies of its own. So it holds
-    for one set of addresses, and for the calls of one stream, which follow each other.
+    A graph reads and writes the module's tensors where they lie, and so it does a call's, as long as calls pass tensors
+    that lie where those of its capture did; once several calls in turn have not, it reads them from copies of its own.
+    It holds for one set of addresses, and for the calls of one stream, which follow each other.
     """
 
     WARM_UP_CALLS = 2  # compile kernels and let libraries choose theirs
     MOST_CAPTURES = 4
 
     def __init__(self):
-        self.graphs = {{}}  # (stream, addresses) → graph, copies of a call's tensors, results
-        self.place, self.calls, self.captures = None, 0, 0
+        self.graphs = {{}}  # (stream, addresses held) → addresses passed or None, graph, copies of what is passed, results
+        self.place, self.passed, self.calls, self.captures = None, None, 0, 0
         self.lock = threading.Lock()
 
     def __call__(self, addresses, *tensors):
         if torch.cuda.is_current_stream_capturing():  # into the caller's own graph
             return kernel_forward(*tensors)
         place = (torch.cuda.current_stream().cuda_stream, {3}addresses[:{4}])
+        passed = addresses[{4}:]
         with self.lock:
             known = self.graphs.get(place)
-            if known is None and self.is_warm(place):
-                known = self.capture(place, tensors[:HELD], tensors[HELD:])
+            if known is None or known[0] not in (None, passed):
+                known = self.capture(place, passed, tensors) if self.is_warm(place, passed) else None
             if known is not None:
-                graph, copies, results = known
-                {1}
+                where, graph, copies, results = known
+                if where is None:
+                    {1}
                 graph.replay()
                 return {2}
         return kernel_forward(*tensors)
 
-    def is_warm(self, place):
+    def is_warm(self, place, passed):
         """Whether enough calls in turn came from this place. Where places keep changing, captures would not pay."""
         self.calls = self.calls + 1 if place == self.place else 1
+        self.passed = passed if self.calls == 1 or passed == self.passed else None  # that of all these calls
         self.place = place
         return self.calls > self.WARM_UP_CALLS and self.captures < self.MOST_CAPTURES
 
-    def capture(self, place, held, passed):
+    def capture(self, place, passed, tensors):
         self.captures += 1
+        self.place = None  # from here calls are counted anew
         graph = torch.cuda.CUDAGraph()
+        stays = passed == self.passed and place not in self.graphs
         try:
             with torch.inference_mode(False):  # whose tensors could not be written to outside it
-                copies = [torch.empty_like(tensor) for tensor in passed]
+                copies = tensors[HELD:] if stays else [torch.empty_like(tensor) for tensor in tensors[HELD:]]
             with torch.cuda.graph(graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
-                results = kernel_forward(*held, *copies)
+                results = kernel_forward(*tensors[:HELD], *copies)
         except RuntimeError as error:
             self.captures = self.MOST_CAPTURES
             # PyTorch leaves the random generator in the capture, where it refuses to draw.
@@ -67,7 +73,7 @@ class ForwardGraphs:
             return None
         stream = place[0]
         self.graphs = {{other: kept for other, kept in self.graphs.items() if other[0] != stream}}
-        self.graphs[place] = graph, copies, results
+        self.graphs[place] = (passed, graph, None, results) if stays else (None, graph, copies, results)
         return self.graphs[place]
 
 

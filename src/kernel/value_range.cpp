@@ -8,6 +8,7 @@ namespace kw::kernel {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kRounded = 1 + 1e-5;  // as far above the exact result as any float of it may be
 constexpr double kBelowZero = -std::numeric_limits<double>::denorm_min();  // as low as −0 counts
 
 }  // namespace
@@ -34,14 +35,18 @@ ValueRange range_of(ScalarOp op, DType result, std::span<const ValueRange> opera
     case ScalarOp::kMinimum:
       return {std::min(operands[0].low, operands[1].low), std::min(operands[0].high, operands[1].high)};
     case ScalarOp::kAbs: return {0, std::max(std::abs(operands[0].low), std::abs(operands[0].high))};
-    case ScalarOp::kExp:
-    case ScalarOp::kExp2: return {0, kInfinity};
+    case ScalarOp::kExp: return {0, std::exp(operands[0].high) * kRounded};
+    case ScalarOp::kExp2: return {0, std::exp2(operands[0].high) * kRounded};
     case ScalarOp::kReciprocal: return operands[0].low >= 0 ? ValueRange{0, kInfinity} : ValueRange{};
     case ScalarOp::kSigmoid: return {0, 1};
     case ScalarOp::kSqrt: return {operands[0].low >= 0 ? 0 : kBelowZero, kInfinity};
-    case ScalarOp::kMul: return same || both_positive() ? ValueRange{0, kInfinity} : ValueRange{};
+    case ScalarOp::kMul:
+      if (!both_positive()) return same ? ValueRange{0, kInfinity} : ValueRange{};
+      // Zero times infinity is no number, wherever it stands.
+      return {0, std::fmax(operands[0].high * operands[1].high, 0.0) * kRounded};
     case ScalarOp::kAdd:
-      return both_positive() ? ValueRange{std::max(operands[0].low, operands[1].low), kInfinity} : ValueRange{};
+      if (!both_positive()) return {};
+      return {std::max(operands[0].low, operands[1].low), (operands[0].high + operands[1].high) * kRounded};
     case ScalarOp::kDiv: return both_positive() ? ValueRange{0, kInfinity} : ValueRange{};
     case ScalarOp::kPow: return operands[0].low >= 0 ? ValueRange{0, kInfinity} : ValueRange{};
     case ScalarOp::kSelect: return around(operands[1], operands[2]);

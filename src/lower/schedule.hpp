@@ -42,12 +42,12 @@
 // With `skip_masked` a block of which no store's mask holds does nothing else (src/lower/skip_masked.hpp); with
 // `walkers`, about so many blocks are started, each of which walks along an axis of the grid where the masks may hold
 // (src/lower/walkers.hpp). With `loads_first` what a block needs behind its loops, or in a later one, is loaded before
-// them, and is there when they end. `approximate` says that results are rounded to so few bits that the hardware's
-// approximations of functions are exact enough. With `consumers`, {"along": "m", "count": 2}, so many blocks that are
-// neighbours along that axis run as one, and a warp of its own copies what they multiply (src/tile/consumers.hpp); with
-// `programs` among them, so many programs are started, each of which does one pair after another. `cache_hints` has
-// loads say what other blocks, or a later walk, will read again (src/lower/cache_hints.hpp); with `serpentine` a walk
-// that reads again what the one before it read goes the other way (src/lower/serpentine.hpp).
+// them, and is there when they end. `approximate` says that results are rounded to so few bits, or made of operands
+// with so few, that functions may be a few places of their last digit off. With `consumers`, {"along": "m", "count":
+// 2}, so many blocks that are neighbours along that axis run as one, and a warp of its own copies what they multiply
+// (src/tile/consumers.hpp); with `programs` among them, so many programs are started, each of which does one pair after
+// another. `cache_hints` has loads say what other blocks, or a later walk, will read again (src/lower/cache_hints.hpp);
+// with `serpentine` a walk that reads again what the one before it read goes the other way (src/lower/serpentine.hpp).
 #pragma once
 
 #include <cstdint>
@@ -120,7 +120,7 @@ struct KernelSchedule {
   bool loads_first = false;  // also loads that only what follows the loops needs
   bool cache_hints = false;  // loads along folded axes say what the cache should keep
   bool serpentine = false;   // a walk over what the walk before has read turns round
-  bool approximate = false;  // functions may be computed as the hardware approximates them
+  bool approximate = false;  // functions may be a few places of their last digit off
   bool wide_accesses = false;  // elements side by side are read and written together
   bool in_order = false;       // scatters store in the order of their points
   int owners = 0;              // threads from which on each owns a range of the places; 0: one thread has them all

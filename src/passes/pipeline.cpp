@@ -14,6 +14,7 @@
 #include "passes/random_masks.hpp"
 #include "passes/expand.hpp"
 #include "passes/exponents.hpp"
+#include "passes/extremes_first.hpp"
 #include "passes/fold.hpp"
 #include "passes/fusion.hpp"
 #include "passes/identities.hpp"
@@ -48,6 +49,7 @@ constexpr Pass kPasses[] = {
     {"layout", layout},
     {"exponents", exponents, kReassociates},
     {"identities", identities, kReassociates},
+    {"extremes_first", extremes_first, kReassociates},
     {"linear_sums", linear_sums, kReassociates},
     {"convolution_sums", convolution_sums, kReassociates},
     {"position_means", position_means, kReassociates},

@@ -6,14 +6,13 @@
 #include <numeric>
 #include <set>
 
+#include "plan/rounded_values.hpp"
+
 namespace kw::plan {
 namespace {
 
 bool is_taken(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32; }
 
-// cuDNN rounds nothing in three dimensions where a group has so few channels, nor in groups that are not depthwise,
-// whatever it may.
-constexpr int64_t kFewChannels = 4;
 constexpr int64_t kLeastRows = 16;  // of a product of tiles
 
 // One number for each of the dimensions, or one for all.
@@ -202,8 +201,7 @@ std::optional<Convolution> convolution_of(const GraphFacts& facts, NodeId id) {
     made.bias->row = graph.type(bias).strides[0];
   }
   made.transposed = transposed;
-  made.exact = x.dtype == DType::f32 &&
-               (!graph.tf32_convolutions || (dims == 3 && made.channels < kFewChannels) || made.is_grouped());
+  made.exact = x.dtype == DType::f32 && !rounds_operands(graph, node);
   const auto positions = position_stride(y);
   if (!positions) return std::nullopt;
   made.result_strides = {y.strides[0], y.strides[1], *positions};

@@ -25,6 +25,7 @@ struct GraphFacts {
   std::vector<ValueId> roots;                // per value: storage_root
   std::vector<std::vector<NodeId>> readers;  // per root: the nodes other than views that read it or a view of it
   std::vector<bool> escapes;                 // per root: it or a view of it is a graph output
+  std::vector<bool> rounded;                 // per value: its last places say nothing (rounded_values.hpp)
 
   bool reads_places(NodeId sort, const SortSpec& spec) const;  // does anything need to know where a sort's elements
                                                                // stood?

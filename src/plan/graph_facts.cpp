@@ -1,6 +1,7 @@
 // What a graph's nodes are to the planner, and who reads what (domain.hpp).
 #include "plan/bags.hpp"
 #include "plan/domain.hpp"
+#include "plan/rounded_values.hpp"
 
 namespace kw::plan {
 
@@ -26,6 +27,7 @@ GraphFacts::GraphFacts(const Graph& graph_in) : graph(graph_in) {
   }
   for (const auto& output : graph.outputs)
     if (output.value != kNoValue) escapes[roots[output.value]] = true;
+  rounded = rounded_values(graph);
   for (NodeId id = 0; id < node_count; ++id)  // an empty result that somebody wants is the library's to make
     for (ValueId result : graph.nodes[id].results)
       if (result != kNoValue && graph.type(result).elements() == 0 && (escapes[result] || !readers[result].empty()) &&

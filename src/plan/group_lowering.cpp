@@ -103,6 +103,8 @@ class Lowering {
     move_outputs_last();
     lowered_.kernel.name = kernel_name(graph_, nodes_);
     lowered_.kernel.doc = kernel_doc(graph_, nodes_, domain_.outputs);
+    lowered_.is_rounded = std::all_of(domain_.outputs.begin(), domain_.outputs.end(),
+                                      [&](ValueId output) { return facts_.rounded[output]; });
     return std::move(lowered_);
   }
 

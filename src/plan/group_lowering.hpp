@@ -51,6 +51,7 @@ struct LoweredGroup {
   flat::Kernel kernel;
   std::vector<ValueId> buffers;  // per kernel buffer: the graph value whose storage it is (kNoValue: scratch)
   bool windowed = false;         // its reductions fold sliding windows or bags
+  bool is_rounded = false;       // the last places of what it stores say nothing (rounded_values.hpp)
   bool bags = false;             // only the data tell how many elements each of them folds
   // Of a group with a matrix product: the kernel is what follows it, and loads the product where it would lie.
   std::optional<Product> product;

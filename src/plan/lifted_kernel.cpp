@@ -112,10 +112,11 @@ class Lifter {
       words.serpentine |= kernel.axes[axis].kind == AxisKind::kReduce && is_walked(schedule_.axes[axis]);
     words.loads_first = !words.wide_accesses &&
                         (!delays_loads(kernel, schedule_) || computes_beside_folds(kernel, schedule_));
-    words.approximate = std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const auto& store) {
-      const DType dtype = kernel.buffers[store.access.buffer].dtype;
-      return dtype == DType::f16 || dtype == DType::bf16;
-    });
+    words.approximate = group_.is_rounded ||
+                        std::all_of(kernel.stores.begin(), kernel.stores.end(), [&](const auto& store) {
+                          const DType dtype = kernel.buffers[store.access.buffer].dtype;
+                          return dtype == DType::f16 || dtype == DType::bf16;
+                        });
     return words;
   }
 

@@ -47,14 +47,15 @@ ExprId silu(Context c) {
   return c.build.mul(x, c.build.unary(ScalarOp::kSigmoid, x));
 }
 
-// x·tanh(log(1 + e^x)) = x·n / (n + 2) with n = e^x·(e^x + 2): one exponential; past 20 the quotient is 1 in every
-// float.
+// x·tanh(log(1 + e^x)) = x·(n / (n + 2)) with n = e^x·(e^x + 2): one exponential. From 20 on the quotient is 1 in every
+// float, and stays so though e^x does not grow any further.
 ExprId mish(Context c) {
   auto& k = c.build;
-  const ExprId x = c.self(), e = k.unary(ScalarOp::kExp, x), two = c.number(2.0);
-  const ExprId n = k.mul(e, k.add(e, two));
   const double limit = c.result == DType::f64 ? 40.0 : 20.0;
-  return k.select(k.compare(ScalarOp::kGreater, x, c.number(limit)), x, k.div(k.mul(x, n), k.add(n, two)));
+  const ExprId x = c.self(), two = c.number(2.0);
+  const ExprId e = k.unary(ScalarOp::kExp, k.binary(ScalarOp::kMinimum, x, c.number(limit)));
+  const ExprId n = k.mul(e, k.add(e, two));
+  return k.mul(x, k.div(n, k.add(n, two)));
 }
 
 ExprId softplus(Context c) {

@@ -226,7 +226,7 @@ struct Program {
   std::vector<Instruction> body;
   int warps = 4;             // of 32 threads each, of a block
   int max_registers = 0;     // a thread may take; 0: as many as the compiler likes
-  bool approximate = false;  // the hardware's approximations of functions are exact enough, but where steps follow
+  bool approximate = false;  // functions may be a few places of their last digit off, but where steps follow
 };
 
 // Do data decide its place, in part?

@@ -29,6 +29,7 @@ class Device:
     def __init__(self, module: ModuleType) -> None:
         self.module = module
         self.capturing: Graph | None = None
+        self.latest: Graph | None = None
         self.launches = self.captures = self.replays = self.stream = 0
         self.fails = False
 
@@ -43,6 +44,11 @@ class Device:
             self.capturing.results = tuple(torch.full_like(tensors[-1], float("nan")) for _ in range(2))
         return self.capturing.results
 
+    def graph_tensors(self) -> tuple[torch.Tensor, ...]:
+        """What the graph captured last reads."""
+        assert self.latest is not None
+        return self.latest.tensors
+
     @staticmethod
     def _run(total: torch.Tensor, negated: torch.Tensor, calls: torch.Tensor, x: torch.Tensor) -> Any:
         total.mul_(0.5).add_(x.sum(0))
@@ -54,7 +60,7 @@ class Device:
     def graph(self, graph: Graph, stream: Any = None, capture_error_mode: str = "global") -> Iterator[None]:
         assert capture_error_mode == "thread_local" and stream is not None
         self.captures += 1
-        self.capturing = graph
+        self.capturing = self.latest = graph
         try:
             yield
         finally:
@@ -123,14 +129,22 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Device:
     return device
 
 
-def check_call(ours: torch.nn.Module, reference: torch.nn.Module) -> tuple[torch.Tensor, ...]:
-    x = torch.randn(4, 8)
+def check_call(
+    ours: torch.nn.Module, reference: torch.nn.Module, x: torch.Tensor | None = None
+) -> tuple[torch.Tensor, ...]:
+    """x: what is passed; left out, a tensor that no other call passed."""
+    if x is None:
+        x = torch.randn(4, 8)
+        PASSED.append(x)
     given = x.clone()
     results, expected = ours(x), reference(given.clone())
     torch.testing.assert_close(results, expected)
     torch.testing.assert_close(dict(ours.state_dict()), dict(reference.state_dict()))
     assert torch.equal(x, given)
     return results
+
+
+PASSED: list[torch.Tensor] = []  # kept, so that no later one lies where they do
 
 
 def pair(device: Device) -> tuple[torch.nn.Module, torch.nn.Module]:
@@ -144,6 +158,32 @@ def test_two_calls_warm_up_the_third_captures_and_later_ones_replay(device: Devi
         assert device.launches == min(number, 2)
         assert device.captures == (number > 2)
         assert device.replays == max(number - 2, 0)
+
+
+def test_what_stays_at_its_address_is_read_there(device: Device) -> None:
+    ours, reference = pair(device)
+    x = torch.randn(4, 8)
+    for number in range(1, 6):
+        x.normal_()
+        check_call(ours, reference, x)
+        assert device.replays == max(number - 2, 0)
+    assert device.graph_tensors()[-1] is x
+
+
+def test_what_moves_after_a_capture_is_launched_and_then_copied(device: Device) -> None:
+    ours, reference = pair(device)
+    x = torch.randn(4, 8)
+    for _ in range(3):
+        check_call(ours, reference, x)
+    check_call(ours, reference)
+    check_call(ours, reference, x)
+    assert (device.captures, device.launches, device.replays) == (1, 3, 2)
+    check_call(ours, reference)
+    check_call(ours, reference)
+    assert (device.captures, device.launches, device.replays) == (2, 4, 3)
+    check_call(ours, reference, x)
+    assert (device.captures, device.launches, device.replays) == (2, 4, 4)
+    assert all(device.graph_tensors()[-1] is not passed for passed in [x, *PASSED])
 
 
 def test_results_of_earlier_calls_stay(device: Device) -> None:

@@ -534,3 +534,24 @@ def test_sums_over_a_convolutions_result_leave_the_convolution_out(after_passes,
     finite = eager.isfinite()
     torch.testing.assert_close(ours[0][finite], eager[finite], rtol=1e-5, atol=1e-5)
     assert ours[0].stride() == eager.stride() and ours[0].shape == eager.shape
+
+
+def _pooled_functions(self, x, y, labels):
+    image = torch.cat([x, x * 4.0, -x], 1).unflatten(1, (3, -1)).unsqueeze(0)
+    shift = y[:, 2:3].unsqueeze(-1)  # the first is infinite
+    return (
+        F.max_pool2d(torch.tanh(image) * 2.0 + shift, 2),
+        F.max_pool2d(torch.exp(image), 3, stride=1, padding=1) / 3.0,
+        torch.sigmoid(image * 2.0).amin((0, 1), keepdim=True),
+        (torch.atan(image) + shift).amax(-1),
+        torch.erf(image).amax(),
+    )
+
+
+def test_extremes_of_rising_functions_are_functions_of_extremes(after_passes):
+    module, inputs = Module(_pooled_functions), _inputs(special=True)
+    text = after_passes(module, inputs, ["canonicalise", "fold", "extremes_first"])
+    assert len(re.findall(r"%extreme\w* = ", text)) == 4, text  # what is added before amax loses its axis: it stays
+    with torch.no_grad():
+        for ours, theirs in zip(graph_text.run(text, module, _copy(inputs)), module(**_copy(inputs)), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6, equal_nan=True)

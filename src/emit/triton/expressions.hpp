@@ -31,11 +31,13 @@ std::string typed(const Text& operand, DType dtype);   // a literal as a Triton 
 // What the operation needs to know beyond its operands' text.
 struct Operation {
   kernel::ScalarOp op;
-  DType dtype;               // of the result
-  DType operand_dtype;       // of the last operand
-  bool roughly = false;      // hardware approximations are enough: every result is stored with 16 bits
-  bool nonnegative = false;  // integer operands, or the base of a power, are known not to be negative
-  bool to_the_bit = true;    // a quotient has to be PyTorch's own
+  DType dtype;              // of the result
+  DType operand_dtype;      // of the last operand
+  bool roughly = false;     // a few places of the result may be wrong: what it is made of, or stored as, has few bits
+  bool beside_one = false;  // it is added to 1, so that its error counts for itself, however small the result is
+  bool plain_divisor = false;  // the hardware's inverse of it is right but for the last place
+  bool nonnegative = false;    // integer operands, or the base of a power, are known not to be negative
+  bool to_the_bit = true;      // a quotient has to be PyTorch's own
 };
 
 // `helpers` collects the names of functions from helpers.hpp that the text calls; `uses_libdevice` is set when it calls

@@ -27,6 +27,30 @@ def round_tf32(value):
     bits = (value.to(tl.int32, bitcast=True) + 0x1000) & -0x2000
     return tl.where(value == value, bits.to(tl.float32, bitcast=True), value)
 )"},
+    {"short_tanh", R"(@triton.jit
+def short_tanh(value):
+    """tanh, a few places of the last digit off at most: near 0 a polynomial, elsewhere 1 - 2 / (1 + e^2x)."""
+    square = value * value
+    factor = tl.fma(square, 0.016458826, -0.052684178)
+    factor = tl.fma(square, factor, 0.13320943)
+    factor = tl.fma(square, factor, -0.33332958)
+    near = tl.fma(square * factor, value, value)
+    far = 1.0 - libdevice.fast_dividef(2.0, 1.0 + tl.exp2(value * 2.8853900817779268))
+    return tl.where(square < 0.3025, near, far)
+)"},
+    {"short_erf", R"(@triton.jit
+def short_erf(value):
+    """erf within 1e-7: 1 - 2^(-t p(t)), with t the value without its sign."""
+    size = tl.abs(value)
+    factor = tl.fma(size, 4.535856e-05, -0.00044550732)
+    factor = tl.fma(size, factor, 0.0014894407)
+    factor = tl.fma(size, factor, 0.0007746311)
+    factor = tl.fma(size, factor, -0.028253682)
+    factor = tl.fma(size, factor, 0.14848162)
+    factor = tl.fma(size, factor, 0.9184164)
+    factor = tl.fma(size, factor, 1.6279086)
+    return libdevice.copysign(1.0 - tl.exp2(factor * size * -1.0), value)
+)"},
     {"wait_for_all", R"(@triton.jit
 def wait_for_all(arrived, count):
     """What blocks stored before is seen by all of them after: once so many came, those of earlier waits included."""

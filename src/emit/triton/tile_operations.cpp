@@ -17,6 +17,9 @@ Operation TileOperations::of(const Instruction& one) const {
   Operation operation{one.op, dtype(value), dtype(one.operands.back())};
   operation.roughly = (program_.approximate && !roots_.decides[value]) ||
                       (one.op == ScalarOp::kRsqrt && roots_.has_epsilon[one.operands[0]]);
+  if (operation.roughly && one.op == ScalarOp::kErf) operation.beside_one = is_beside_one(value);
+  if (operation.roughly && (one.op == ScalarOp::kDiv || one.op == ScalarOp::kReciprocal))
+    operation.plain_divisor = values_.has_plain_inverse(one.operands.back());
   operation.to_the_bit = one.op == ScalarOp::kSigmoid
                              ? roots_.asks_exact(value)
                              : roots_.asks_exact_quotient(value, one.operands.front(), one.operands.back());
@@ -73,6 +76,15 @@ bool TileOperations::is_below_largest(Value value) const {
   const Instruction* masked = operation(largest, ScalarOp::kSelect);
   return values_.alike().same(largest, difference->operands[0]) ||
          (masked && values_.alike().same(masked->operands[1], difference->operands[0]));
+}
+
+bool TileOperations::is_beside_one(Value value) const {
+  const Instruction* sum = values_.only_operation(value);
+  return sum && sum->op == ScalarOp::kAdd &&
+         std::any_of(sum->operands.begin(), sum->operands.end(), [&](Value operand) {
+           const Instruction* made = values_.maker(operand);
+           return made && made->kind == Kind::kConstant && made->number == 1.0;
+         });
 }
 
 bool TileOperations::is_count_so_far(Value value) const {

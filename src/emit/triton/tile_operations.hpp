@@ -22,6 +22,8 @@ class TileOperations {
   DType dtype(tile::Value value) const { return program_.values[value].type.dtype; }
   // Is it x − max(x), along the same lanes; or −|x − m|, where m is the largest so far?
   bool is_below_largest(tile::Value value) const;
+  // Is it added to 1, and used for nothing else?
+  bool is_beside_one(tile::Value value) const;
   // Is it what a loop counts, or one where that is 0? A mean's weights need not be rounded better than its sums.
   bool is_count_so_far(tile::Value value) const;
   // Is it a sum of what a power of two scales?

@@ -71,6 +71,12 @@ bool TileValues::is_nonnegative(Value value) const {
   return made->kind == Kind::kIndex && kernel::range_of(made->index, ranges_).low >= 0;
 }
 
+bool TileValues::has_plain_inverse(Value value) const {
+  constexpr double kLeast = 1e-30, kMost = 1e30;
+  const kernel::ValueRange between = range(value);
+  return between.low >= kLeast && between.high <= kMost;
+}
+
 kernel::ValueRange TileValues::range(Value value) const {
   const Instruction* made = maker(value);
   if (!is_floating(program_.values[value].type.dtype)) return {};

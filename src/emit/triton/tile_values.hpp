@@ -27,6 +27,8 @@ class TileValues {
   bool is_true(tile::Value value) const;  // a constant condition that holds
   // A whole number, as far as indices and constants say, or a float.
   bool is_nonnegative(tile::Value value) const;
+  // Is the float far from where the hardware's inverse is 0 or infinite though the number's own is not?
+  bool has_plain_inverse(tile::Value value) const;
   // Does anything see what the load yields where its mask does not hold? What is stored under that mask does not.
   bool shows_otherwise(const tile::Instruction& load) const;
   // The masks of the loads of which it is made: where they do not hold it may be anything.
