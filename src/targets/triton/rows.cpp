@@ -75,8 +75,7 @@ Rows rows_of(const Kernel& kernel) {
   });
   rows.several_passes = rows.again || rows.moments ||
                         std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
-                          return expr.kind == flat::ExprKind::kReduce &&
-                                 expr.reduce == flat::ReduceOp::kMaxSumExp;
+                          return expr.kind == flat::ExprKind::kReduce && expr.reduce == flat::ReduceOp::kMaxSumExp;
                         });
   bool decided = false;
   for (const auto& one : traffic_of(kernel)) {
