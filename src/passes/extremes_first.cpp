@@ -10,7 +10,7 @@
 namespace kw {
 namespace {
 
-constexpr size_t kLongestChain = 16;  // nodes
+constexpr size_t kMostOfChain = 16;  // nodes
 
 // [axis] Does the node fold along it? nullopt where it is no such node.
 std::optional<std::vector<bool>> folded_axes(const Node& node, size_t rank) {
@@ -71,7 +71,7 @@ class ExtremesFirst {
   std::vector<Node> chain_before(ValueId value, const std::vector<bool>& folded, bool keeps_axes) const {
     std::vector<Node> chain;
     size_t last_dear = 0;
-    while (chain.size() < kLongestChain && reads_.is_once(value)) {
+    while (chain.size() < kMostOfChain && reads_.is_once(value)) {
       const Node* node = rewriter_.producer(value);
       if (!node || !rises(*node, folded, keeps_axes)) break;
       chain.push_back(*node);
