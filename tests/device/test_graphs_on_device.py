@@ -86,6 +86,32 @@ def test_replays_compute_what_eager_does() -> None:
     assert len(graphs_of(made)) == 1
 
 
+def test_what_stays_in_place_is_read_there_and_what_moves_from_copies() -> None:
+    made, reference = pair()
+    given, moved = inputs(), [inputs() for _ in range(4)]
+
+    @torch.no_grad()
+    def check(passed: tuple[torch.Tensor, torch.Tensor]) -> None:
+        for tensor in passed:
+            tensor.normal_()
+        torch.testing.assert_close(made(*passed), reference(*passed), **CLOSE)
+
+    def where_read() -> Any:
+        ((where, *_),) = graphs_of(made).values()
+        return where
+
+    for _ in range(4):
+        check(given)
+    assert where_read() == tuple(tensor.data_ptr() for tensor in given)
+    check(moved[0])
+    check(given)
+    assert where_read() == tuple(tensor.data_ptr() for tensor in given)
+    for passed in moved[1:]:  # with the one before, three that lie elsewhere before the last
+        check(passed)
+    check(given)
+    assert where_read() is None
+
+
 def test_new_weights_in_place_and_in_other_memory_are_read() -> None:
     made, reference = pair()
     check_calls(made, reference, 4)
