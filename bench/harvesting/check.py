@@ -15,7 +15,7 @@ from kernelwright.capture import export
 
 from .problem import NoProblem, Problem, seed_all, stable_hash
 
-CAUTIONS = ("fused", "library-draws", "unfused", "library")
+CAUTIONS = ("fused", "library-random", "unfused", "library")
 
 # What a record's "outcome" may be; those of the last line are faults of the product.
 OUTCOMES = (
