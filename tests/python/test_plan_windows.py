@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 import torch
@@ -50,16 +50,18 @@ def test_positions_of_equals(special: float, tmp_path: Path) -> None:
     check(lambda x: F.adaptive_max_pool2d(x, 1, return_indices=True), x, tmp_path=tmp_path)
 
 
-def test_several_results_in_one_program(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "pool, shape",
+    [
+        (lambda x: F.max_pool2d(torch.relu(x), 3, 1, 1), (8, 9, 181, 192)),
+        (lambda x: F.avg_pool2d(x, 2, 1), (8, 9, 182, 188)),
+        (lambda x: F.avg_pool3d(x * 2, 3, 2, 1, count_include_pad=False), (4, 16, 33, 65, 128)),
+    ],
+    ids=["rows", "columns", "slices"],
+)
+def test_several_results_in_one_program(pool: Any, shape: tuple[int, ...], tmp_path: Path) -> None:
     """Windows that overlap are computed several at a time where there are many: the last rows, slices and columns of results are not full."""
-    check(lambda x: F.max_pool2d(torch.relu(x), 3, 1, 1), randn(8, 9, 181, 192), tmp_path=tmp_path, launches=1)
-    check(lambda x: F.avg_pool2d(x, 2, 1), randn(8, 9, 182, 188), tmp_path=tmp_path, launches=1)
-    check(
-        lambda x: F.avg_pool3d(x * 2, 3, 2, 1, count_include_pad=False),
-        randn(4, 16, 33, 65, 128),
-        tmp_path=tmp_path,
-        launches=1,
-    )
+    check(pool, randn(*shape), tmp_path=tmp_path, launches=1)
 
 
 @pytest.mark.parametrize("ceil_mode", [False, True])
