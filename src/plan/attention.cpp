@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "plan/group_names.hpp"
 #include "plan/product_lowering.hpp"
 
 namespace kw::plan {

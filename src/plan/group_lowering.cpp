@@ -4,12 +4,11 @@
 #include <cctype>
 #include <limits>
 #include <set>
-#include <unordered_map>
 
-#include "ir/spoken_name.hpp"
 #include "plan/attention.hpp"
 #include "plan/bag_lowering.hpp"
 #include "plan/convolution_lowering.hpp"
+#include "plan/group_names.hpp"
 #include "plan/kernel_builder.hpp"
 #include "plan/lookup_values.hpp"
 #include "plan/product_lowering.hpp"
@@ -30,33 +29,6 @@ using flat::AxisKind;
 using flat::Buffer;
 using flat::BufferRole;
 using flat::Guard;
-
-// What an op's result is called in a kernel. Plain arithmetic stays unnamed and is printed inline.
-const std::unordered_map<std::string_view, std::string_view> kResultNames = {
-    {"relu", "rectified"},
-    {"gelu", "activated"},
-    {"silu", "activated"},
-    {"mish", "activated"},
-    {"elu", "activated"},
-    {"selu", "activated"},
-    {"celu", "activated"},
-    {"leaky_relu", "activated"},
-    {"hardswish", "activated"},
-    {"softplus", "activated"},
-    {"sigmoid", "gate"},
-    {"hardsigmoid", "gate"},
-    {"hardtanh", "clamped"},
-    {"clamp", "clamped"},
-    {"softmax", "share"},
-    {"_softmax", "share"},
-    {"layer_norm", "normalised"},
-    {"native_layer_norm", "normalised"},
-    {"rms_norm", "normalised"},
-    {"group_norm", "normalised"},
-    {"batch_norm", "normalised"},
-    {"_native_batch_norm_legit_functional", "normalised"},
-    {"instance_norm", "normalised"},
-    {"log_softmax", "log_share"}};
 
 struct NotLowerable {};
 
@@ -305,8 +277,8 @@ class Lowering {
   }
 
   void name_result(const Node& node, ExprId value) {
-    if (const auto name = kResultNames.find(base_name(node)); name != kResultNames.end())
-      build_.name(value, std::string(name->second));
+    if (const std::string_view name = result_name(base_name(node)); !name.empty())
+      build_.name(value, std::string(name));
   }
 
   // cat, stack, pad and scatters of slices: which operand an element comes from depends on where it stands.
@@ -590,49 +562,6 @@ class Lowering {
   std::set<ExprId> filled_;  // loads whose value outside their guards counts
   std::set<ExprId> chosen_;  // loads whose value outside their guards nothing reads
 };
-
-std::vector<std::string> op_names(const Graph& graph, std::span<const NodeId> nodes) {
-  static const std::set<std::string_view> silent = {"clone",         "_to_copy",       "to", "view", "full", "zeros",
-                                                    "scalar_tensor", "lift_fresh_copy"};
-  std::vector<std::string> names;
-  for (NodeId id : nodes) {
-    const std::string_view base = base_name(graph.nodes[id]);
-    if (silent.contains(base)) continue;
-    const std::string name = spoken_name(base);
-    if (names.empty() || names.back() != name) names.push_back(name);
-  }
-  if (names.empty()) names.push_back(nodes.size() == 1 ? "copy" : "elementwise");
-  return names;
-}
-
-std::string shape_text(const TensorType& type) {
-  std::string text = std::string(name_of(type.dtype)) + "[";
-  for (size_t dim = 0; dim < type.shape.size(); ++dim) text += (dim ? ", " : "") + std::to_string(type.shape[dim]);
-  return text + "]";
-}
-
-}  // namespace
-
-std::string kernel_name(const Graph& graph, std::span<const NodeId> nodes) {
-  const auto names = op_names(graph, nodes);
-  std::string text;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (names.size() > 5 && i >= 2 && i + 2 < names.size()) continue;  // the first two and the last two say enough
-    text += names[i] + "_";
-  }
-  return text + "kernel";
-}
-
-std::string kernel_doc(const Graph& graph, std::span<const NodeId> nodes, const std::vector<ValueId>& outputs) {
-  std::string text;
-  for (const auto& name : op_names(graph, nodes)) text += (text.empty() ? "" : ", ") + name;
-  text += " →";
-  for (size_t i = 0; i < outputs.size() && i < 4; ++i)
-    text += (i ? ", " : " ") + graph.values[outputs[i]].name + " " + shape_text(graph.type(outputs[i]));
-  return text;
-}
-
-namespace {
 
 std::optional<LoweredGroup> lower_recurrence(const GraphFacts& facts, NodeId node,
                                              const std::vector<ValueId>& outputs) {

@@ -71,8 +71,4 @@ struct LoweredGroup {
 std::optional<LoweredGroup> lower_group(const GraphFacts& facts, std::span<const NodeId> nodes,
                                         const std::vector<ValueId>& outputs);
 
-// "rms_norm_gelu_kernel" and "Computes rms_norm, gelu." from the group's ops.
-std::string kernel_name(const Graph& graph, std::span<const NodeId> nodes);
-std::string kernel_doc(const Graph& graph, std::span<const NodeId> nodes, const std::vector<ValueId>& outputs);
-
 }  // namespace kw::plan

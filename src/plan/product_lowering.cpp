@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "plan/axes.hpp"
+#include "plan/group_names.hpp"
 #include "plan/kernel_builder.hpp"
 #include "plan/lift.hpp"
 #include "support/error.hpp"
