@@ -29,8 +29,9 @@ std::optional<std::vector<bool>> folded_axes(const Node& node, size_t rank) {
   return axes;
 }
 
-// Bounded from below: what is added to one is NaN where it is so for the largest.
-bool is_dear(const Node& node) {
+// Bounded from below: where a tensor is added, the sum is NaN for the largest if it is so for any. Above, `exp` is not
+// bounded: of it and an infinity, the sum may be NaN for another than the smallest.
+bool is_expensive(const Node& node) {
   const std::string_view name = base_name(node.op);
   return name == "tanh" || name == "sigmoid" || name == "exp" || name == "erf" || name == "atan";
 }
@@ -53,7 +54,7 @@ class ExtremesFirst {
     const auto folded = folded_axes(node, type(self).shape.size());
     if (!folded) return false;
     const bool keeps_axes = type(node.results[0]).shape.size() == folded->size();
-    const std::vector<Node> chain = chain_before(self, *folded, keeps_axes);
+    const std::vector<Node> chain = chain_before(self, *folded, keeps_axes, base_name(node.op) == "amin");
     if (chain.empty()) return false;
     node.set("self", ValueRef{chain.back().value("self")});
     ValueId value = rewriter_.emit(node.op, node.arguments, TensorType(type(node.results[0])), "extreme");
@@ -67,18 +68,21 @@ class ExtremesFirst {
     return true;
   }
 
-  // From the one that yields `value` down to the deepest dear function.
-  std::vector<Node> chain_before(ValueId value, const std::vector<bool>& folded, bool keeps_axes) const {
+  // From the one that yields `value` down to the deepest expensive function.
+  std::vector<Node> chain_before(ValueId value, const std::vector<bool>& folded, bool keeps_axes, bool smallest) const {
     std::vector<Node> chain;
-    size_t last_dear = 0;
+    bool adds_tensor = false;
+    size_t last_expensive = 0;
     while (chain.size() < kMostOfChain && reads_.is_once(value)) {
       const Node* node = rewriter_.producer(value);
       if (!node || !rises(*node, folded, keeps_axes)) break;
+      if (smallest && adds_tensor && base_name(node->op) == "exp") break;
+      adds_tensor = adds_tensor || node->value("other") != kNoValue;
       chain.push_back(*node);
-      if (is_dear(*node)) last_dear = chain.size();
+      if (is_expensive(*node)) last_expensive = chain.size();
       value = node->value("self");
     }
-    chain.resize(last_dear);
+    chain.resize(last_expensive);
     return chain;
   }
 
@@ -90,7 +94,7 @@ class ExtremesFirst {
         !is_floating(type(self).dtype))
       return false;
     const std::string_view name = base_name(node.op);
-    if (is_dear(node) || name == "relu") return true;
+    if (is_expensive(node) || name == "relu") return true;
     const Argument* other = node.find("other");
     if (!other) return false;
     if (is_number(*other)) {
