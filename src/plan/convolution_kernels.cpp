@@ -16,7 +16,6 @@ using kernel::Symbol;
 using kernel::symbol_index;
 using lower::Mapping;
 
-constexpr int64_t kWarp = 32;         // threads
 constexpr int64_t kWalkers = 1024;    // blocks that look whether there is anything to compute again
 constexpr int64_t kMostFlags = 4096;  // of samples, that each of them reads
 constexpr const char* kTapNames[] = {"tap_slice", "tap_row", "tap_column"};

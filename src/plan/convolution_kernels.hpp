@@ -5,6 +5,8 @@
 
 namespace kw::plan {
 
+constexpr int64_t kWarp = 32;  // threads
+
 struct ConvolutionBlocks {
   // Rows (filters, with the phases that stand among them) and positions of one block, and the depth of one step of its
   // loop; at least 16.

@@ -44,8 +44,6 @@ const ParameterTable& takes() {
   return table;
 }
 
-constexpr int64_t kWarp = 32;  // threads
-
 // The rows of a thread that has one place of each, with the fewest loads. Every multiprocessor has some warps.
 int64_t default_rows(const LoweredGroup& group, const DeviceDescription& device) {
   const Convolution& one = *group.convolution;

@@ -149,7 +149,7 @@ Text short_exponential(const Text& operand, double scale) {
 }
 
 // Of f32: a few places of the last digit off, with less than half of libdevice's instructions and no branches (a
-// sigmoid 5 for 18, tanh 13 for 22, erf 12 for 28).
+// sigmoid 5 for 18, tanh 13 for 22, erf 11 for 28).
 std::optional<Text> short_form(const Operation& operation, const Text& operand, std::vector<std::string>& helpers) {
   if (!operation.roughly || operation.dtype != DType::f32) return std::nullopt;
   switch (operation.op) {
