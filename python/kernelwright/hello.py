@@ -73,7 +73,9 @@ def cpu() -> dict[str, Any]:
     """Name, cores, usable threads and the widest SIMD instruction set of this machine's CPU."""
     import torch
 
-    name, flags, cores = platform.processor() or platform.machine(), set(), set()
+    name = platform.processor() or platform.machine()
+    flags: set[str] = set()
+    cores: set[tuple[str, str]] = set()
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             physical = "0"

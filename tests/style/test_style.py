@@ -19,12 +19,21 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("tool", ["clang-format", "ruff format", "ruff check"])
+@pytest.mark.parametrize("tool", ["clang-format", "ruff format", "ruff check", "mypy"])
 def test_sources_are_as_the_tools_want_them(tool: str) -> None:
     command = style_sources.commands(check=True)[tool]
     done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=False)
     found = (done.stdout + done.stderr).splitlines()
     assert done.returncode == 0, "\n".join(found[:40] + ["python tests/style/style_sources.py lays them out"])
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(400)
+def test_clang_tidy_finds_nothing_in_what_changed_last() -> None:
+    """All files take most of an hour on two cores: `python tests/style/style_sources.py --tidy`."""
+    names = style_sources.newest_cpp(6)
+    assert len(names) == 6
+    assert not style_sources.tidy(names)
 
 
 def test_cpp_lines_are_short() -> None:

@@ -81,8 +81,8 @@ def export_module(
     def attempt(plain_device: torch.device | None) -> dict[str, Any]:
         mode = fake.new_mode()
         origin = _origin(type(module).__name__, "", fake.fake_copy(module), mode, place, plain_device)
-        call = fake.fake_values((tuple(args), dict(kwargs or {})), mode, place)
-        return _export(origin, mode, *call, (place or found).type, _Clock(), lambda stage, fraction: None)
+        given, named = fake.fake_values((tuple(args), dict(kwargs or {})), mode, place)
+        return _export(origin, mode, given, named, (place or found).type, _Clock(), lambda stage, fraction: None)
 
     return _with_plain_tensors_settled(attempt, place or found)
 
@@ -275,7 +275,7 @@ def memory_limit_bytes(device: str) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _size_text(count: int) -> str:
+def _size_text(count: float) -> str:
     for unit in ("bytes", "KB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

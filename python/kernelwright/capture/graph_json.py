@@ -91,7 +91,7 @@ class _Writer:
         self.origin = origin
         self.values: list[dict[str, Any]] = []
         self.names: dict[str, int] = {}
-        self.ids: dict[str, int | list[int]] = {}  # fx node name → value id, or one id a result
+        self.ids: dict[str, Any] = {}  # fx node name → value id, or a list of one id a result
         self.locations: dict[str | None, str] = {}
         self.schemas: dict[OpOverload, _Schema] = {}
         self.data_constants: set[int] = set()  # values of constants whose elements travel with the graph
@@ -101,7 +101,8 @@ class _Writer:
         expressions = access.tensor_expressions(self.origin.model)
         inputs = self.write_inputs(args, kwargs, expressions)
         nodes = self.write_nodes()
-        outputs, leaves = [], []
+        outputs: list[dict[str, Any]] = []
+        leaves: list[dict[str, Any]] = []
         for spec in signature.output_specs:
             if isinstance(spec.arg, TensorArgument):
                 if spec.kind is OutputKind.USER_OUTPUT:
@@ -157,7 +158,10 @@ class _Writer:
             if spec.kind is InputKind.USER_INPUT:
                 keys, leaf = next(users)
                 path = call_path(keys)
-                described = {"path": path, "name": parameter_names.get((path[0], path[1]), str(path[1]))}
+                described: dict[str, Any] = {
+                    "path": path,
+                    "name": parameter_names.get((path[0], path[1]), str(path[1])),
+                }
                 if isinstance(spec.arg, TensorArgument):
                     value = self.add_input(
                         placeholders[spec.arg.name], "_".join([described["name"], *map(str, path[2:])])
@@ -339,7 +343,7 @@ class _Writer:
             results = []
         else:
             raise self.unsupported(node)
-        encoded_node = {"op": name, "args": args, "results": results, "location": location}
+        encoded_node: dict[str, Any] = {"op": name, "args": args, "results": results, "location": location}
         if isinstance(made, (list, tuple)) and len(results) == 1:
             encoded_node["in_list"] = True
         return encoded_node

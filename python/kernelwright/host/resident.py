@@ -184,6 +184,7 @@ class Resident:
         return {"settings": settings + self._replaced(), "missing": self.missing}
 
     def _replaced(self) -> list[str]:
+        assert self.functions is not None and self.operators is not None
         return self.functions.replaced() + self.operators.overridden()
 
     def _arguments(self, message: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

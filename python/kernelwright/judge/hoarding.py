@@ -31,7 +31,9 @@ class Sharing(Protocol):
 
     device: torch.device
     memory_share: int | None
-    host: Ending
+
+    @property
+    def host(self) -> Ending: ...
 
 
 def answer_for_memory(candidate: Sharing, error: BaseException, again: Callable[[], object]) -> None:

@@ -4,6 +4,7 @@ other numbers came in (docs/contract.md).
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from typing import Any, Callable
@@ -59,7 +60,7 @@ class NonFinite:
         right where sums may be reordered and the infinity was among the inputs.
         """
         mine, moved, eager = (_wide(one, row["name"]) for one in (self.ours, finite, self.draw.eager))
-        if mine is None or moved is None or mine.shape != moved.shape:
+        if mine is None or moved is None or eager is None or mine.shape != moved.shape:
             return torch.zeros((), dtype=torch.bool)
         wrong = mine.isinf() & moved.isnan() & eager.isnan()
         row["nonfinite_mismatches"] += int(wrong.sum())
@@ -88,8 +89,7 @@ class NonFinite:
             if not any(bool(asked.any()) for asked in waiting.values()):
                 return
             filled = [
-                self._eager_with(lambda values, at=at, whole=whole: _filled(values, at, whole), chosen)
-                for at in range(_FILLS)
+                self._eager_with(functools.partial(_filled, number=at, whole=whole), chosen) for at in range(_FILLS)
             ]
             for row, figures in found:
                 explained = waiting[row["name"]] & self._are_unread(row, figures, filled)
@@ -103,9 +103,11 @@ class NonFinite:
         return mine.isfinite() & eager.isnan() & self.draw.reference[name].to(eager.device).isnan()
 
     def _are_unread(self, row: dict[str, Any], figures: metrics.Figures, filled: list[Outcome]) -> torch.Tensor:
-        mine, (first, *others) = _wide(self.ours, row["name"]), [_wide(one, row["name"]) for one in filled]
-        if mine is None or any(one is None or one.shape != mine.shape for one in (first, *others)):
+        mine = _wide(self.ours, row["name"])
+        answers = [one for one in (_wide(left, row["name"]) for left in filled) if one is not None]
+        if mine is None or len(answers) < len(filled) or any(one.shape != mine.shape for one in answers):
             return torch.zeros((), dtype=torch.bool)
+        first, *others = answers
         same = ~first.isnan()
         for other in others:
             same &= other == first

@@ -67,7 +67,11 @@ def _numbers(func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> set[floa
     found = set()
     for index, argument in enumerate(func._schema.arguments):
         value = args[index] if index < len(args) else kwargs.get(argument.name)
-        if type(value) in (int, float) and any(word in str(argument.type) for word in ("number", "float", "Scalar")):
+        if (
+            isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and any(word in str(argument.type) for word in ("number", "float", "Scalar"))
+        ):
             found.add(float(value))
     return found
 

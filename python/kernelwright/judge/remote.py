@@ -160,8 +160,9 @@ class Remote:
         held = self._arena.get(name)
         if held is not None and held.size >= size:
             return
-        shares = name == "inputs" and self.inputs_of is not None and is_large(size, self.device)
-        theirs = self.inputs_of._arena.get(name) if shares else None
+        theirs = None
+        if name == "inputs" and self.inputs_of is not None and is_large(size, self.device):
+            theirs = self.inputs_of._arena.get(name)
         if theirs is not None and theirs.size >= size and self._offer(name, theirs):
             return
         if self.device.type == "cuda" and self.can_share:

@@ -36,7 +36,6 @@ class _Call:
     seed: int
     state: StateCopy
     inputs: InputsCopy
-    ours: Outcome | None
 
 
 class _Yardstick(Yardstick):
@@ -57,16 +56,17 @@ class _Yardstick(Yardstick):
         self.reference = Reference(problem, device, self.construction_seed)
         self.kinds, self.constants, self.seconds_ahead = [], (), 0.0
         self._buffers, self._bounded, self._kept, self._written = None, False, {}, set()
-        self._call: _Call | None = None
+        self._inputs: InputsCopy | None = None
 
     def draw_of(self, number: int, call: _Call) -> Draw:
-        self._call = call
+        self._inputs = call.inputs
         call.state.restore()
         call.inputs.restore()
         return self.completed(Draw(number, "generator", call.seed))
 
     def fill(self, draw: Draw, seed: int | None = None) -> None:
-        self._call.inputs.restore()
+        assert self._inputs is not None, "a draw of a call is filled again"
+        self._inputs.restore()
 
 
 def eager_errors(
@@ -74,7 +74,7 @@ def eager_errors(
 ) -> dict[str, float]:
     """How far eager is from the reference, norm-relative, on inputs and weights as they are; empty where there is no
     reference in double precision, or no memory for it. Leaves both as they are."""
-    call = _Call(seed, StateCopy(model), InputsCopy(inputs), None)
+    call = _Call(seed, StateCopy(model), InputsCopy(inputs))
     yardstick = _Yardstick(problem, model, inputs, device, seed, policy)
     found: dict[str, float] = {}
     with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
@@ -109,7 +109,7 @@ class TimedCalls:
         self.rounds = {self._random.randrange(*span) for span in _ROUNDS}
         # In which of them weights are new is chosen apart, so that neither shows the other.
         self.rounds_with_new_weights = {self._random.randrange(*span) for span in _ROUNDS[2:]}
-        self._calls: list[_Call] = []
+        self._calls: list[tuple[_Call, Outcome]] = []
 
     def seed_of(self, number: int) -> int:
         """The random state of a round's calls, as Draw.forward_seed has it."""
@@ -130,14 +130,14 @@ class TimedCalls:
                 self.contestant.release(left)
                 return
             left.tensors = {name: draws.copy_with_gaps(tensor) for name, tensor in left.tensors.items()}
-        self._calls.append(_Call(self._seed(number), StateCopy(self.model), InputsCopy(self.inputs), left))
+        self._calls.append((_Call(self._seed(number), StateCopy(self.model), InputsCopy(self.inputs)), left))
 
     def judged(self) -> dict[str, Any]:
         """Figures, as a verification's (docs/worker-protocol.md)."""
         state, inputs = StateCopy(self.model), InputsCopy(self.inputs)
         yardstick = _Yardstick(self.problem, self.model, self.inputs, self.device, self.seed, self.policy)
         verification = Verification.of_parts(yardstick, self.contestant)
-        for number, call in enumerate(self._calls):
+        for number, (call, ours) in enumerate(self._calls):
             draw = yardstick.draw_of(number, call)
             report: dict[str, Any] = {"kind": "generator", "seed": call.seed, "outputs": []}
             verification.draws.append(report)
@@ -145,10 +145,10 @@ class TimedCalls:
                 report["skipped"] = f"Model raises on what was timed: {errors.summary(draw.error)}"
                 continue
             try:
-                verification.judge(draw, call.ours, report)
+                verification.judge(draw, ours, report)
             except errors.Error as error:
                 verification.faults[error.code] = [error.message]
-            self.contestant.release(call.ours)
+            self.contestant.release(ours)
         state.restore()
         inputs.restore()
         return verification.figures()

@@ -52,7 +52,7 @@ def keeps_signs_of_zeros(func: torch._ops.OpOverload, args: tuple[Any, ...], kwa
     if func._schema.name not in ("aten::mul", "aten::div") or kwargs:
         return False
     factor = args[1] if len(args) > 1 else None
-    return type(factor) in (int, float) and 0 < factor < float("inf")
+    return isinstance(factor, (int, float)) and not isinstance(factor, bool) and 0 < factor < float("inf")
 
 
 def keeps_subnormals(calls: Counter) -> bool:

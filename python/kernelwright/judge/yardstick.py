@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Iterator
 
 import torch
@@ -55,8 +55,8 @@ class Draw:
     kind: str
     seed: int
     error: Exception | None = None
-    eager: Outcome | None = None
-    reference: dict[str, torch.Tensor] | None = None
+    eager: Outcome = field(default_factory=lambda: Outcome({}, {}, ""))
+    reference: dict[str, torch.Tensor] = field(default_factory=dict)
     is_double: bool = True
     leaves_ties_open: bool = False
     keeps_signs_of_zeros: bool = False
@@ -71,7 +71,7 @@ class Draw:
         return draws.derive_seed(self.seed, "forward")
 
     def size(self) -> int:
-        tensors = [*(self.eager.tensors if self.eager else {}).values(), *(self.reference or {}).values()]
+        tensors = [*self.eager.tensors.values(), *self.reference.values()]
         return sum(tensor.nbytes for tensor in tensors)
 
 
@@ -151,7 +151,7 @@ class Yardstick:
 
     def refill(self, draw: Draw, anyway: bool = False) -> None:
         """Put back the inputs where eager changes them, or `anyway`."""
-        if anyway or (draw.eager is not None and draw.eager.changes("input")):
+        if anyway or draw.eager.changes("input"):
             self.fill(draw)
 
     def fill(self, draw: Draw, seed: int | None = None) -> None:

@@ -84,7 +84,7 @@ def _exchange(params: dict[str, Any], stream: Stream, key: str) -> dict[str, Any
 
 
 def _connect(url: urllib.parse.SplitResult, seconds: float, where: str) -> Any:
-    proxy = None if urllib.request.proxy_bypass(url.hostname) else urllib.request.getproxies().get(url.scheme)
+    proxy = None if urllib.request.proxy_bypass(url.hostname or "") else urllib.request.getproxies().get(url.scheme)
     connection: http.client.HTTPConnection
     target = url.path or "/"
     if proxy:

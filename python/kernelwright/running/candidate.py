@@ -92,7 +92,7 @@ def load(path: str) -> Candidate:
             where=name,
             hint="Derive ModelNew from torch.nn.Module.",
         )
-    return Candidate(module.__file__, found)
+    return Candidate(str(module.__file__), found)
 
 
 def of_problem(problem: problems.Problem) -> Candidate:

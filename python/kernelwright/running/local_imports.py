@@ -89,7 +89,8 @@ def _file(folder: str, name: str) -> str:
 
 def _imported(source: str, folder: str) -> Iterator[str]:
     """Names of the top-level modules that a source imports, and those beside it that it imports."""
-    waiting, seen = [source], set()
+    waiting = [source]
+    seen: set[str] = set()
     while waiting:
         try:
             tree = ast.parse(waiting.pop())

@@ -133,13 +133,13 @@ def check_device(device: Any) -> str:
     return device
 
 
-def load(path: str | os.PathLike[str], size: str | None = None) -> Problem:
-    """Run the problem file at `path` and check its parts. Raises `errors.Error` for every way in which it may be wrong.
+def load(file: str | os.PathLike[str], size: str | None = None) -> Problem:
+    """Run the problem file and check its parts. Raises `errors.Error` for every way in which it may be wrong.
 
     `size` names one of the file's SIZES: get_inputs and get_init_inputs are then called with it, where they have a parameter `size`.
     """
-    module, source = load_module(path)
-    path = module.__file__
+    module, source = load_module(file)
+    path = str(module.__file__)
     name = os.path.basename(path)
     model = _model_class(module, path)
     functions = {}

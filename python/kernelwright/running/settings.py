@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import functools
 import gc
 import locale
 import math
@@ -71,8 +72,9 @@ def _filters_that_raise() -> list[tuple[Any, ...]]:
 
 
 def _drop_filters_that_raise(old: list[tuple[Any, ...]]) -> None:
-    warnings.filters[:] = [one for one in warnings.filters if one[0] != "error" or one in old]
-    warnings._filters_mutated()
+    filters: Any = warnings.filters  # a list, which is declared as one that cannot be changed
+    filters[:] = [one for one in filters if one[0] != "error" or one in old]
+    warnings._filters_mutated()  # type: ignore[attr-defined]
 
 
 def _of_the_gpu(read: Callable[[], Any]) -> Callable[[], Any]:
@@ -165,8 +167,8 @@ for _owner, _label, _names in (
 ):
     for _name in _names:
         _SETTINGS[f"{_label}.{_name}"] = (
-            lambda owner=_owner, name=_name: getattr(owner, name),
-            lambda value, owner=_owner, name=_name: setattr(owner, name, value),
+            functools.partial(getattr, _owner, _name),
+            functools.partial(setattr, _owner, _name),
         )
 
 # Whose functions other code stands on.
@@ -301,7 +303,8 @@ def _differing(old: Any, new: Any) -> tuple[Any, Any]:
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return old, new
     names = [name for name in old.keys() | new.keys() if old.get(name) != new.get(name)]
-    return tuple({name: one[name] for name in sorted(names) if name in one} for one in (old, new))
+    was, now = ({name: one[name] for name in sorted(names) if name in one} for one in (old, new))
+    return was, now
 
 
 def _short(old: Any, new: Any) -> str:

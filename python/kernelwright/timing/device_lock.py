@@ -228,10 +228,11 @@ def _try(number: int, kind: int) -> bool:
         return False
 
 
-def _take(name: str, number: int, kind: int, progress: Progress) -> None:
+def _take(name: str, number: int, kind: int, progress: Progress) -> bool:
     if not _try(number, kind):
         with _Waiting(name, progress):
             fcntl.flock(number, kind)
+    return True
 
 
 def _is_current(path: str, number: int) -> bool:
@@ -270,7 +271,7 @@ def hold(name: str, doing: str, progress: Progress, *, shared: bool = False) -> 
     path = os.path.join(folder(), name)
 
     def taking(which: int) -> Callable[[int], bool]:
-        return lambda number: _take(name, number, which, progress) is None
+        return lambda number: _take(name, number, which, progress)
 
     with contextlib.ExitStack() as queue:
         queue.enter_context(_flocked(path + ".queue", taking(fcntl.LOCK_EX)))
@@ -316,7 +317,7 @@ def share_beyond_exec(name: str, progress: Progress | None) -> dict[str, Any] | 
     path = os.path.join(folder(), name)
 
     def take(number: int, kind: int) -> bool:
-        return _try(number, kind) if progress is None else _take(name, number, kind, progress) is None
+        return _try(number, kind) if progress is None else _take(name, number, kind, progress)
 
     with _flocked(path + ".queue", lambda number: take(number, fcntl.LOCK_EX)) as queue:
         if queue is None:

@@ -196,7 +196,7 @@ def _profile(taken: dict[str, float], ours: set[str], has_kernels: bool) -> Prof
     total = sum(taken.values())
     if not total:
         return Profile(None if has_kernels else 0.0)
-    parts = [
+    parts: list[dict[str, Any]] = [
         {"name": name, "share": seconds / total, "ours": name in ours if has_kernels else None}
         for name, seconds in sorted(taken.items(), key=lambda one: -one[1])
     ]

@@ -163,17 +163,17 @@ class Perturbation:
                 if part.numel() > 1:
                     part.copy_(part.roll(1 + self.step * 7919 % (part.numel() - 1)))
         if self.integers and self.redraw is not None:
-            for leaf, fresh in zip(self.integers, self._fresh_integers()):
+            for leaf, fresh in zip(self.integers, self._fresh_integers(self.redraw)):
                 if fresh.shape == leaf.shape and fresh.dtype == leaf.dtype:
                     leaf.copy_(fresh)
 
-    def _fresh_integers(self) -> list[torch.Tensor]:
+    def _fresh_integers(self, redraw: Callable[[int], list[Any]]) -> list[torch.Tensor]:
         """Never seen before where a draw takes a moment; else one of a few that are drawn once."""
         if self.draws_each_time or len(self.drawn) < _KEPT_DRAWS:
             began = time.perf_counter()
             leaves = [
                 leaf
-                for leaf in pytree.tree_leaves(self.redraw(self.step))
+                for leaf in pytree.tree_leaves(redraw(self.step))
                 if isinstance(leaf, torch.Tensor) and leaf.numel()
             ]
             fresh = [leaf for leaf in leaves if not (leaf.is_floating_point() or leaf.is_complex())]
