@@ -80,7 +80,10 @@ void add_assigned(std::string_view line, std::set<std::string>& names) {
     if (!is_identifier(name)) return;
     targets.push_back(name);
     line.remove_prefix(name.size());
-    if (line.starts_with(':')) return void(names.insert(targets.begin(), targets.end()));
+    if (line.starts_with(':')) {
+      names.insert(targets.begin(), targets.end());
+      return;
+    }
     line.remove_prefix(std::min(line.find_first_not_of(") "), line.size()));
     if (line.starts_with('=') && !line.starts_with("==")) {
       names.insert(targets.begin(), targets.end());

@@ -1,6 +1,8 @@
 // Numbers as tensors hold them.
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <optional>
 
 #include "ir/graph.hpp"
@@ -18,5 +20,10 @@ std::optional<Argument> number_in(DType dtype, const Argument& number);
 
 // Whether `dtype` holds it without rounding.
 bool holds_exactly(DType dtype, const Argument& number);
+
+// By their bits: 0 and −0 are two numbers, a NaN is itself.
+inline bool same_bits(double left, double right) {
+  return std::bit_cast<uint64_t>(left) == std::bit_cast<uint64_t>(right);
+}
 
 }  // namespace kw

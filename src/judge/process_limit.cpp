@@ -62,7 +62,7 @@ ProcessLimit::ProcessLimit(long most) {
   std::error_code fault;
   if (!fs::create_directory(folder, fault)) return;
   // Without the controller the group has no such file, and nothing can be made there.
-  if (std::ofstream file(folder / "pids.max"); fs::exists(folder / "pids.max", fault) && file << most << std::endl)
+  if (std::ofstream file(folder / "pids.max"); fs::exists(folder / "pids.max", fault) && file << most << std::flush)
     folder_ = folder;
   else fs::remove(folder, fault);
 }

@@ -1,19 +1,17 @@
 #include "kernel/builder.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 
+#include "ir/numbers.hpp"
 #include "support/error.hpp"
 
 namespace kw::kernel {
 namespace {
 
-bool same_number(double left, double right) { return std::memcmp(&left, &right, sizeof left) == 0; }
-
 bool same_access(const Access& left, const Access& right) {
   return left.buffer == right.buffer && left.coordinates == right.coordinates && left.mask == right.mask &&
-         same_number(left.otherwise, right.otherwise);
+         same_bits(left.otherwise, right.otherwise);
 }
 
 // Apart from the name.
@@ -21,7 +19,7 @@ bool same(const Expr& left, const Expr& right) {
   return left.kind == right.kind && left.dtype == right.dtype && left.op == right.op && left.reduce == right.reduce &&
          left.component == right.component && left.reversed == right.reversed && left.precision == right.precision &&
          left.operands == right.operands && left.axes == right.axes && left.state == right.state &&
-         left.index == right.index && same_number(left.number, right.number) && left.integer == right.integer &&
+         left.index == right.index && same_bits(left.number, right.number) && left.integer == right.integer &&
          same_access(left.access, right.access);
 }
 

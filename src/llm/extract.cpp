@@ -117,7 +117,7 @@ class Extractor {
     std::vector<Block> blocks = code_blocks(text);
     std::erase_if(blocks, [](const Block& block) {
       return stripped(block.code).empty() ||
-             (block.language != "" && block.language != "python" && block.language != "py" &&
+             (!block.language.empty() && block.language != "python" && block.language != "py" &&
               block.language != "python3" && block.language != "triton");
     });
     if (blocks.empty()) return take_without_fences(text);
@@ -189,7 +189,7 @@ class Extractor {
       if (one["name"] == "ModelNew") return true;
       if (is_module(one) && one["methods"].contains("forward")) modules.push_back(one["name"]);
     }
-    const auto assigned = facts["assigned"];
+    const auto& assigned = facts["assigned"];
     if (std::find(assigned.begin(), assigned.end(), "ModelNew") != assigned.end()) return true;
     // Layers come first, the whole last; the problem's own Model, repeated, is not an answer.
     if (modules.size() > 1) std::erase_if(modules, [](const std::string& name) { return name == "Model"; });

@@ -412,7 +412,7 @@ std::string HttpBackend::name() {
   return served_name_;
 }
 
-Transport transport_through(std::shared_ptr<Host> host, const ModelOptions& options) {
+Transport transport_through(const std::shared_ptr<Host>& host, const ModelOptions& options) {
   return [host, options](const HttpRequest& request, const WorkerClient::OnStreamed& on_event) {
     Json params = {{"url", request.url},
                    {"method", request.body.empty() ? "GET" : "POST"},

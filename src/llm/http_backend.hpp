@@ -57,6 +57,6 @@ class HttpBackend : public Backend {
   Structure structure_ = Structure::kResponseFormat;
 };
 
-Transport transport_through(std::shared_ptr<Host> host, const ModelOptions& options);
+Transport transport_through(const std::shared_ptr<Host>& host, const ModelOptions& options);
 
 }  // namespace kw::llm

@@ -36,7 +36,7 @@ class Sorting {
     Shape shape(type_.shape.size(), 1);
     shape[dim_] = length();
     return scattered(view(numbers(), shape).call("expand.default", {{"size", Argument(IntList(type_.shape))}}).id(),
-                     type);
+                     std::move(type));
   }
 
  private:

@@ -58,8 +58,8 @@ struct Chain {
     const ValueId origin = inner->value("self");
     const Shape& shape = rewriter.type(node.results[0]).shape;
     if (node.op == "aten.permute.default") compose_permutations(*inner);
-    else if (node.op == "aten.view.default") become({{"self", ValueRef{origin}}, {"size", shape}});
-    else if (node.op == "aten.expand.default") become({{"self", ValueRef{origin}}, {"size", shape}});
+    else if (node.op == "aten.view.default" || node.op == "aten.expand.default")
+      become({{"self", ValueRef{origin}}, {"size", shape}});
     return false;
   }
 };

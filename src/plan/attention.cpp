@@ -190,19 +190,18 @@ class AttentionLowering {
     if (!before_softmax.contains(found.scores)) return std::nullopt;
     std::vector<NodeId> first(before_softmax.begin(), before_softmax.end()), after;
     std::erase(first, found.scores);
-    const std::set<NodeId> inside = before_values;
     if (reads(found.scores, {nodes_.begin(), nodes_.end()}) ||
         is_in_group(graph_.values[facts_.roots[middle]].producer))
       return std::nullopt;
     for (NodeId node : before_values)
       if (!before_softmax.contains(node) && node != found.softmax && !keeps_places(node)) return std::nullopt;
     for (NodeId node : nodes_) {
-      if (inside.contains(node) || node == found.values) continue;
-      if (reads(node, inside)) return std::nullopt;
+      if (before_values.contains(node) || node == found.values) continue;
+      if (reads(node, before_values)) return std::nullopt;
       after.push_back(node);
     }
     for (ValueId output : outputs_)
-      if (inside.contains(graph_.values[facts_.roots[output]].producer)) return std::nullopt;
+      if (before_values.contains(graph_.values[facts_.roots[output]].producer)) return std::nullopt;
 
     auto lowered = lower_after_product(facts_, first, *scores, {facts_.roots[operand]});
     if (!lowered || folded_dimension(*lowered) || lowered->kernel.stores.size() != 1 || !stores_at_its_places(*lowered))

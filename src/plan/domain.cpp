@@ -172,7 +172,7 @@ class Analysis {
       if (!folds(node)) continue;
       const bool scan = facts_.kinds[node] == NodeKind::kScan;
       (scan ? domain_.scans : reduces) = true;
-      const auto spec = scan ? scan_spec(graph_, node) : reduce_spec(graph_, node);
+      auto spec = scan ? scan_spec(graph_, node) : reduce_spec(graph_, node);
       if (!spec) return false;
       sorts_ = sorts_ || spec->sorted;
       const int64_t elements = product(spec->domain);

@@ -280,7 +280,7 @@ class ProductJoiner {
       const auto apart = plan::statistics_of(facts_, schedule_.groups[reader].nodes, result);
       if (!apart) continue;
       const auto now = memory_seconds(schedule_, reader);
-      const auto made = with_statistics(group, reader, *apart, result);
+      auto made = with_statistics(group, reader, *apart, result);
       if (!now || !made) continue;
       if (made->seconds >= (is_ours ? kWorthItOfOurs * (alone->seconds + *now) : kWorthIt * (library_seconds + *now)))
         continue;

@@ -14,8 +14,6 @@ namespace kw::plan {
 namespace {
 
 using flat::Access;
-using flat::Axis;
-using flat::AxisKind;
 using flat::Expr;
 using flat::ExprKind;
 using flat::Guard;

@@ -28,7 +28,7 @@ Builder::~Builder() {
   }
 }
 
-void Builder::start(std::vector<std::string> paths) {
+void Builder::start(const std::vector<std::string>& paths) {
   // The worker answers one request at a time: each batch waits for the one before.
   last_ = std::async(std::launch::async, [this, paths, before = last_] {
             if (before.valid()) before.wait();

@@ -20,7 +20,7 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  void start(std::vector<std::string> paths);
+  void start(const std::vector<std::string>& paths);
   // Waits until all that was started is built. Path → why it could not be; empty where it could, or where the building
   // process itself failed: then the first run builds. Throws Interrupted.
   std::string fault(const std::string& path);

@@ -34,7 +34,6 @@
 
 namespace kw {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 namespace {
@@ -184,20 +183,20 @@ class Generation {
     for (int sample = 0; sample < options_.samples; ++sample)
       if (!earlier_.count(sample)) ask(sample, 0, prompt_.prompt);
     for (auto& [sample, turn, prompt] : continued_) ask(sample, turn, std::move(prompt));
-    for (SampleAnswer& answer : unjudged_) take(std::move(answer), false);
+    for (const SampleAnswer& answer : unjudged_) take(answer, false);
     while (open_ > 0) {
       throw_if_interrupted();
       show();
       if (options_.ask_seconds > 0 && stage.seconds() > options_.ask_seconds) {
-        while (std::optional<SampleAnswer> answer = threads_->next(0)) take(std::move(*answer), true);
+        while (const std::optional<SampleAnswer> answer = threads_->next(0)) take(*answer, true);
         threads_->drop();
         out_of_time_ = open_ > 0;
         break;
       }
       const double waiting = seconds_now();
-      std::optional<SampleAnswer> answer = threads_->next(kLookSeconds);
+      const std::optional<SampleAnswer> answer = threads_->next(kLookSeconds);
       idle_seconds_ += seconds_now() - waiting;
-      if (answer) take(std::move(*answer), true);
+      if (answer) take(*answer, true);
     }
     sampling_wall_ = stage.seconds();
   }
@@ -288,7 +287,7 @@ class Generation {
   }
 
   // An answer: stored, looked at, judged, stored again; then its sample is done or goes on.
-  void take(SampleAnswer answer, bool is_new) {
+  void take(const SampleAnswer& answer, bool is_new) {
     const double began = seconds_now();
     const llm::Completion& completion = answer.completion;
     const CompletionRecord stored{.problem = problem_hash_,

@@ -1,9 +1,10 @@
 #include "targets/cpu/simplify.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <set>
+
+#include "ir/numbers.hpp"
 
 namespace kw::cpu {
 
@@ -174,14 +175,13 @@ void join_short_axes(Kernel& kernel, LoopHints& hints) {
 // --- Expressions ---
 
 bool same_access(const Access& a, const Access& b) {
-  return a.buffer == b.buffer && a.index == b.index && a.guards == b.guards &&
-         std::memcmp(&a.otherwise, &b.otherwise, sizeof(double)) == 0;
+  return a.buffer == b.buffer && a.index == b.index && a.guards == b.guards && same_bits(a.otherwise, b.otherwise);
 }
 
 bool same(const Expr& a, const Expr& b) {
   if (a.kind != b.kind || a.dtype != b.dtype || a.operands != b.operands) return false;
   switch (a.kind) {
-    case ExprKind::kConstant: return std::memcmp(&a.number, &b.number, sizeof(double)) == 0 && a.integer == b.integer;
+    case ExprKind::kConstant: return same_bits(a.number, b.number) && a.integer == b.integer;
     case ExprKind::kIndex: return a.access.index == b.access.index;
     case ExprKind::kLoad:
     case ExprKind::kGather: return same_access(a.access, b.access);
