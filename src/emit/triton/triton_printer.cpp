@@ -43,8 +43,8 @@ constexpr std::string_view kWindowMemory = R"(def window_memory(size, alignment,
 
 Printed print_all(const Program& program) {
   Printed printed;
-  for (const tile::Program& tiles : program.tiles) {
-    triton::TileKernel kernel = triton::print_tile_kernel(tiles);
+  for (const auto& lowered : program.lowered) {
+    triton::TileKernel kernel = triton::print_tile_kernel(lowered->program);
     if (!printed.kernels.empty()) printed.kernels += "\n\n";
     printed.kernels += kernel.source;
     printed.helpers.merge(kernel.helpers);
@@ -92,7 +92,7 @@ Launchable launchable(const tile::Program& program) {
 }
 
 Launchable launchable(const Program& program, const triton::LastBlockReduction& joined) {
-  Launchable one = launchable(program.tiles[joined.first]);
+  Launchable one = launchable(program.lowered[joined.first]->program);
   one.name = joined.name;
   one.pointers = triton::pointers_of(program, joined);
   one.constants = triton::constants_of(program, joined);
@@ -243,7 +243,7 @@ class TritonPrinter : public TargetPrinter {
   }
 
   std::string launch(const Program& program, const TileStep& step, const TileStep* last) const override {
-    const tile::Program& tiles = program.tiles[step.program];
+    const tile::Program& tiles = program.lowered[step.program]->program;
     const std::vector<int64_t> grid = triton::grid_of(tiles);
     if (std::find(grid.begin(), grid.end(), 0) != grid.end()) return "";
     auto [one, arguments] = with_last(program, step, launchable(tiles), last);
@@ -295,7 +295,8 @@ class TritonPrinter : public TargetPrinter {
         (together ? joined : alone).insert(tiles->program);
     }
     for (int tiles = 0; tiles < static_cast<int>(program.tiles.size()); ++tiles)
-      if (alone.contains(tiles) || !joined.contains(tiles)) out += signature_of(launchable(program.tiles[tiles]));
+      if (alone.contains(tiles) || !joined.contains(tiles))
+        out += signature_of(launchable(program.lowered[tiles]->program));
     for (const triton::LastBlockReduction& one : triton::last_block_reductions(program))
       out += signature_of(launchable(program, one));
     return out + masks + "]\n";
