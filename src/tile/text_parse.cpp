@@ -200,6 +200,7 @@ class ProgramParser {
     program_.warps = whole_number(1, 1024);
     if (reader_.accept("registers")) program_.max_registers = whole_number(1, 1 << 16);
     program_.approximate = reader_.accept("approximate");
+    program_.contracts = reader_.accept("contracts");
   }
 
   void parse_order() {
@@ -420,6 +421,9 @@ class ProgramParser {
       result.kind = Kind::kOp;
       result.op = *op;
       result.operands = used_values();
+      for (const Exactness exactness : {Exactness::kApproximate, Exactness::kExact})
+        if (reader_.accept(kExactnessWords[static_cast<size_t>(exactness)])) result.exactness = exactness;
+      result.nonnegative = reader_.accept("nonnegative");
     } else {
       reader_.fail_at(at, fmt::format("there is no operation '{}'", word_here));
     }

@@ -180,6 +180,7 @@ class ProgramPrinter {
     out_ += fmt::format("  launch warps {}", program_.warps);
     if (program_.max_registers != 0) out_ += fmt::format(" registers {}", program_.max_registers);
     if (program_.approximate) out_ += " approximate";
+    if (program_.contracts) out_ += " contracts";
     out_ += "\n";
     if (program_.order.grouped >= 0)
       out_ += fmt::format("  order grouped {} ({}, {})\n", program_.order.count, symbol_name(program_.order.grouped),
@@ -261,8 +262,14 @@ class ProgramPrinter {
         return fmt::format("fold {} {} over {}", kernel::name_of(instruction.reduce), values(instruction.operands),
                            symbols(instruction.lanes));
       case Kind::kScan: return scan_text(instruction);
-      default: return fmt::format("{} {}", kernel::name_of(instruction.op), values(instruction.operands));
+      default:
+        return fmt::format("{} {}{}{}", kernel::name_of(instruction.op), values(instruction.operands),
+                           exactness_text(instruction.exactness), instruction.nonnegative ? " nonnegative" : "");
     }
+  }
+
+  static std::string exactness_text(Exactness exactness) {
+    return exactness == Exactness::kUsual ? "" : fmt::format(" {}", kExactnessWords[static_cast<size_t>(exactness)]);
   }
 
   std::string scan_text(const Instruction& scan) const {

@@ -16,7 +16,6 @@
 #include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_names.hpp"
 #include "emit/triton/tile_printer.hpp"
-#include "emit/triton/tile_roots.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -58,11 +57,6 @@ Printed print_all(const Program& program) {
 // both products are the same.
 constexpr std::string_view kFusion = "enable_fp_fusion";
 
-// Whether the compiler may round a product and the sum that takes it once.
-std::string_view fusion_of(const tile::Program& program) {
-  return triton::roots_of(program).contracts ? "True" : "False";
-}
-
 // One launchable function: what a launch passes to it and compiles it with.
 struct Launchable {
   std::string name;
@@ -84,7 +78,7 @@ Launchable launchable(const tile::Program& program) {
                  .together = tile::waits_for_grid(tiles),
                  .warps = tiles.warps,
                  .max_registers = tiles.max_registers,
-                 .fusion = fusion_of(tiles)};
+                 .fusion = tiles.contracts ? "True" : "False"};
   for (const tile::SymbolInfo& symbol : tiles.symbols)
     if (symbol.kind == tile::SymbolKind::kSize) one.sizes.push_back(symbol.name);
   if (triton::converts_float8(tiles)) one.constants.push_back({triton::kHardwareFloat8Constant, 1});

@@ -1,19 +1,13 @@
-#include "emit/triton/tile_values.hpp"
+#include "tile/value_facts.hpp"
 
 #include <algorithm>
 
-namespace kw::triton {
+namespace kw::tile {
 
-using tile::Instruction;
-using tile::Kind;
-using tile::kNoValue;
-using tile::ScalarOp;
-using tile::Value;
-
-TileValues::TileValues(const tile::Program& program)
+ValueFacts::ValueFacts(const Program& program)
     : program_(program),
       alike_(program),
-      ranges_(tile::ranges_of(program)),
+      ranges_(ranges_of(program)),
       users_(program.values.size()),
       escapes_(program.values.size()),
       leaves_branch_(program.values.size()),
@@ -21,7 +15,7 @@ TileValues::TileValues(const tile::Program& program)
   visit(program.body);
 }
 
-void TileValues::visit(const std::vector<Instruction>& body) {
+void ValueFacts::visit(const std::vector<Instruction>& body) {
   for (const Instruction& one : body) {
     body_of_[&one] = &body;
     for (Value result : one.results) own_body_[result] = &body;
@@ -30,9 +24,9 @@ void TileValues::visit(const std::vector<Instruction>& body) {
     };
     for (Value operand : one.operands) use(operand);
     use(one.until);
-    for (const tile::Access* access : {&one.access, &one.destination}) {
+    for (const Access* access : {&one.access, &one.destination}) {
       use(access->mask);
-      for (const tile::Coordinate& coordinate : access->coordinates) use(coordinate.value);
+      for (const Coordinate& coordinate : access->coordinates) use(coordinate.value);
     }
     for (const std::vector<Value>* values : {&one.yields, &one.otherwise_yields})
       for (Value value : *values) {
@@ -45,25 +39,25 @@ void TileValues::visit(const std::vector<Instruction>& body) {
   }
 }
 
-const Instruction* TileValues::only_operation(Value value) const {
+const Instruction* ValueFacts::only_operation(Value value) const {
   if (escapes_[value] || users_[value].size() != 1) return nullptr;
   const Instruction* user = users_[value][0];
   return user->kind == Kind::kOp && body_of_.at(user) == own_body_[value] ? user : nullptr;
 }
 
-bool TileValues::takes_last_of(const Instruction& operation) const {
+bool ValueFacts::takes_last_of(const Instruction& operation) const {
   return only_operation(operation.results[0]) != nullptr &&
          std::any_of(operation.operands.begin(), operation.operands.end(),
                      [&](Value operand) { return alike_.argument_of(operand) == operand; });
 }
 
-bool TileValues::is_true(Value value) const {
+bool ValueFacts::is_true(Value value) const {
   const Instruction* made = maker(value);
   const bool is_condition = program_.values[value].type.dtype == DType::b1;
   return made && made->kind == Kind::kConstant && is_condition && made->integer != 0;
 }
 
-bool TileValues::is_nonnegative(Value value) const {
+bool ValueFacts::is_nonnegative(Value value) const {
   const Instruction* made = maker(value);
   if (is_floating(program_.values[value].type.dtype)) return range(value).low >= 0;
   if (!made) return false;
@@ -71,13 +65,13 @@ bool TileValues::is_nonnegative(Value value) const {
   return made->kind == Kind::kIndex && kernel::range_of(made->index, ranges_).low >= 0;
 }
 
-bool TileValues::has_plain_inverse(Value value) const {
+bool ValueFacts::has_plain_inverse(Value value) const {
   constexpr double kLeast = 1e-30, kMost = 1e30;
   const kernel::ValueRange between = range(value);
   return between.low >= kLeast && between.high <= kMost;
 }
 
-kernel::ValueRange TileValues::range(Value value) const {
+kernel::ValueRange ValueFacts::range(Value value) const {
   const Instruction* made = maker(value);
   if (!is_floating(program_.values[value].type.dtype)) return {};
   // While it is computed nothing is known of it: what loops carry is made of itself.
@@ -96,38 +90,37 @@ kernel::ValueRange TileValues::range(Value value) const {
 }
 
 // Of what loops carry from what changes no fold, where each iteration takes its step.
-kernel::ValueRange TileValues::carried_range(Value value) const {
+kernel::ValueRange ValueFacts::carried_range(Value value) const {
   while (alike_.yield_of(value) != kNoValue && !maker(alike_.yield_of(value))) value = alike_.yield_of(value);
   const Value yield = alike_.yield_of(value), initial = alike_.initial_of(value);
   const Instruction *step = yield == kNoValue ? nullptr : maker(yield), *start = maker(initial);
   if (!step || !start || step->kind != Kind::kOp || step->operands.size() != 2 || start->kind != Kind::kConstant ||
       step->operands[0] != alike_.argument_of(value))
     return {};
-  for (const tile::ReduceOp fold :
-       {tile::ReduceOp::kSum, tile::ReduceOp::kProd, tile::ReduceOp::kMax, tile::ReduceOp::kMin})
+  for (const ReduceOp fold : {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax, ReduceOp::kMin})
     if (kernel::step_of(fold) == step->op && kernel::identity_of(fold) == start->number)
       return kernel::range_of(fold, range(step->operands[1]));
   return {};
 }
 
 // A mask as the conditions that all hold where it does.
-void TileValues::collect_parts(Value mask, std::set<Value>& parts) const {
+void ValueFacts::collect_parts(Value mask, std::set<Value>& parts) const {
   const Instruction* made = maker(mask);
   if (made && made->kind == Kind::kOp && made->op == ScalarOp::kLogicalAnd)
     for (Value operand : made->operands) collect_parts(operand, parts);
   else parts.insert(mask);
 }
 
-bool TileValues::holds_within(Value mask, const std::set<Value>& parts) const {
+bool ValueFacts::holds_within(Value mask, const std::set<Value>& parts) const {
   std::set<Value> own;
   if (mask != kNoValue) collect_parts(mask, own);
   return std::includes(own.begin(), own.end(), parts.begin(), parts.end());
 }
 
 // Is what the parts withhold along the lane its end alone?
-bool TileValues::withholds_end(const std::set<Value>& parts, tile::Symbol lane) const {
+bool ValueFacts::withholds_end(const std::set<Value>& parts, Symbol lane) const {
   return std::all_of(parts.begin(), parts.end(), [&](Value part) {
-    if (!tile::has_lane(program_.values[part].type.lanes, lane)) return true;
+    if (!has_lane(program_.values[part].type.lanes, lane)) return true;
     const Instruction* made = maker(part);
     if (!made || made->kind != Kind::kOp || made->op != ScalarOp::kLess) return false;
     const Instruction *place = maker(made->operands[0]), *end = maker(made->operands[1]);
@@ -138,14 +131,13 @@ bool TileValues::withholds_end(const std::set<Value>& parts, tile::Symbol lane) 
   });
 }
 
-bool TileValues::is_seen(Value value, const std::set<Value>& parts, std::set<Value>& known) const {
+bool ValueFacts::is_seen(Value value, const std::set<Value>& parts, std::set<Value>& known) const {
   if (!known.insert(value).second) return false;
   if (leaves_branch_[value]) return true;
   const auto is_folded = [&](const Instruction& fold) {
     return std::any_of(parts.begin(), parts.end(), [&](Value part) {
       const auto& lanes = program_.values[part].type.lanes;
-      return std::any_of(lanes.begin(), lanes.end(),
-                         [&](tile::Symbol lane) { return tile::has_lane(fold.lanes, lane); });
+      return std::any_of(lanes.begin(), lanes.end(), [&](Symbol lane) { return has_lane(fold.lanes, lane); });
     });
   };
   return std::any_of(users_[value].begin(), users_[value].end(), [&](const Instruction* user) {
@@ -179,20 +171,20 @@ bool TileValues::is_seen(Value value, const std::set<Value>& parts, std::set<Val
   });
 }
 
-bool TileValues::shows_otherwise(const Instruction& load) const {
+bool ValueFacts::shows_otherwise(const Instruction& load) const {
   std::set<Value> parts, known;
   collect_parts(load.access.mask, parts);
   return is_seen(load.results[0], parts, known);
 }
 
-bool TileValues::has_all_lanes(Value value, Value mask) const {
+bool ValueFacts::has_all_lanes(Value value, Value mask) const {
   const auto& lanes = program_.values[mask].type.lanes;
   return std::all_of(lanes.begin(), lanes.end(),
-                     [&](tile::Symbol lane) { return tile::has_lane(program_.values[value].type.lanes, lane); });
+                     [&](Symbol lane) { return has_lane(program_.values[value].type.lanes, lane); });
 }
 
 // What a mask withholds along lanes that are folded is what changes no fold.
-std::set<Value> TileValues::masks_behind(Value value) const {
+std::set<Value> ValueFacts::masks_behind(Value value) const {
   std::set<Value> masks, seen;
   std::vector<Value> left = {value};
   while (!left.empty()) {
@@ -202,7 +194,7 @@ std::set<Value> TileValues::masks_behind(Value value) const {
     if (!seen.insert(one).second || !made) continue;
     if (made->kind == Kind::kLoad) {
       if (made->access.mask != kNoValue && has_all_lanes(value, made->access.mask)) masks.insert(made->access.mask);
-      for (const tile::Coordinate& coordinate : made->access.coordinates)
+      for (const Coordinate& coordinate : made->access.coordinates)
         if (coordinate.value != kNoValue) left.push_back(coordinate.value);
     }
     left.insert(left.end(), made->operands.begin(), made->operands.end());
@@ -210,4 +202,4 @@ std::set<Value> TileValues::masks_behind(Value value) const {
   return masks;
 }
 
-}  // namespace kw::triton
+}  // namespace kw::tile
