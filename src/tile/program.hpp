@@ -95,6 +95,7 @@ struct Access {
   std::vector<Coordinate> coordinates;  // one for each dimension of the buffer
   Value mask = kNoValue;                // b1; its lanes are among those of the access
   double otherwise = 0.0;
+  bool any_otherwise = false;  // a load may yield anything there: nothing sees it
 };
 
 // How a scan goes about it, where that shows.
@@ -185,6 +186,7 @@ struct Instruction {
                                             // coordinates: the buffer's first element)
   Access destination;                       // kCopy
   Hint hint = Hint::kNone;                  // kLoad, kStore
+  bool coherent = false;                    // kLoad: sees what other blocks wrote, past the multiprocessor's own cache
   bool combines = false;                    // kStore: atomically, by `reduce` (kSum, kProd, kMax, kMin)
   bool in_order = false;             // kStore: points that meet in one element store one after the other, as loops
                                      // go; what runs side by side, or in several threads, never meets

@@ -287,6 +287,9 @@ class InstructionRules {
   void check_load() const {
     check_counts(0, 1);
     check_access(at_.access);
+    require(!at_.access.any_otherwise || at_.mode == CopyMode::kPlain, "what is bulk yields 0 beyond its buffer");
+    require(!at_.coherent || buffer_of(at_.access).role != BufferRole::kInput,
+            "a coherent load of buffer '{}', an input that no block writes", buffer_of(at_.access).name);
     check_dtype(result(), buffer_of(at_.access).dtype, "the result");
     const Lanes lanes = lanes_of(program_, at_.access);
     require(same_lanes(result().lanes, lanes), "the result has lanes {}, but the access varies along {}",

@@ -21,6 +21,8 @@
 //     %zero: f32[row] = constant 0.0
 //     %at: i32[column] = index column + 1
 //     %x_tile: f32[row, column] = load x[row_block * 16 + row, column] where %inside otherwise 0.0 hint keep
+//     %partial: f32[row] = load parts[row] where %inside otherwise any coherent    # nothing sees what is beyond; the
+//                                                           # load sees what other blocks wrote meanwhile
 //     %box: f32[row, column] = load x[row_block * 16 + row, column] bulk    # a box; 0 outside of the buffer
 //     %picked: f32[row] = load weight[row + %table]         # a coordinate: an index, an integer tile, or their sum
 //     %turned: f32[source] = relabel %x column -> source

@@ -303,7 +303,9 @@ class ProgramParser {
   void parse_mask(Access& access, bool with_otherwise) {
     if (!reader_.accept("where")) return;
     access.mask = used_value();
-    if (with_otherwise && reader_.accept("otherwise")) access.otherwise = reader_.number();
+    if (!with_otherwise || !reader_.accept("otherwise")) return;
+    access.any_otherwise = reader_.accept("any");
+    if (!access.any_otherwise) access.otherwise = reader_.number();
   }
 
   void parse_hint(Instruction& result) {
@@ -392,6 +394,7 @@ class ProgramParser {
       if (reader_.accept("bulk")) result.mode = CopyMode::kBulk;
       parse_mask(result.access, true);
       parse_hint(result);
+      result.coherent = reader_.accept("coherent");
     } else if (word_here == "dot") {
       result.kind = Kind::kDot;
       result.operands = used_values();

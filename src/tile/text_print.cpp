@@ -218,7 +218,8 @@ class ProgramPrinter {
     std::string text = " where " + value_name(access.mask);
     if (with_otherwise) {
       const bool real = !is_known(access.buffer) || is_floating(program_.buffers[access.buffer].dtype);
-      text += " otherwise " + (real ? number_text(access.otherwise) : fmt::format("{:.0f}", access.otherwise));
+      const std::string number = real ? number_text(access.otherwise) : fmt::format("{:.0f}", access.otherwise);
+      text += " otherwise " + (access.any_otherwise ? "any" : number);
     }
     return text;
   }
@@ -252,7 +253,8 @@ class ProgramPrinter {
         return fmt::format("unstack {} along {}", values(instruction.operands), symbol_name(instruction.from));
       case Kind::kLoad:
         return "load " + place(instruction.access) + (instruction.mode == CopyMode::kBulk ? " bulk" : "") +
-               mask_text(instruction.access, true) + hint_text(instruction.hint);
+               mask_text(instruction.access, true) + hint_text(instruction.hint) +
+               (instruction.coherent ? " coherent" : "");
       case Kind::kDot:
         return "dot " + values(instruction.operands) +
                (instruction.precision == DotPrecision::kIeee

@@ -1,5 +1,4 @@
-// What is known of a tile program's values before it is printed: who makes and who uses them, and between which numbers
-// they lie.
+// What is known of a tile program's values: who makes and who uses them, and between which numbers they lie.
 #pragma once
 
 #include <map>
@@ -18,6 +17,9 @@ class ValueFacts {
   // The instruction whose result it is; nullptr for what a loop carries or an If leaves.
   const Instruction* maker(Value value) const { return alike_.maker(value); }
   const Alike& alike() const { return alike_; }
+  // Those that use it as an operand, in an access, as a loop's end or next value.
+  const std::vector<const Instruction*>& users(Value value) const { return users_[value]; }
+  bool leaves_branch(Value value) const { return leaves_branch_[value]; }  // as what an If leaves
   // The operation that alone uses it, in the body in which it is made; nullptr where there is another use.
   const Instruction* only_operation(Value value) const;
 
@@ -29,18 +31,12 @@ class ValueFacts {
   bool is_nonnegative(Value value) const;
   // Is the float far from where the hardware's inverse is 0 or infinite though the number's own is not?
   bool has_plain_inverse(Value value) const;
-  // Does anything see what the load yields where its mask does not hold? What is stored under that mask does not.
-  bool shows_otherwise(const Instruction& load) const;
   // The masks of the loads of which it is made: where they do not hold it may be anything.
   std::set<Value> masks_behind(Value value) const;
 
  private:
   void visit(const std::vector<Instruction>& body);
   bool has_all_lanes(Value value, Value mask) const;
-  void collect_parts(Value mask, std::set<Value>& parts) const;
-  bool holds_within(Value mask, const std::set<Value>& parts) const;
-  bool withholds_end(const std::set<Value>& parts, Symbol lane) const;
-  bool is_seen(Value value, const std::set<Value>& parts, std::set<Value>& known) const;
   kernel::ValueRange range(Value value) const;
   kernel::ValueRange carried_range(Value value) const;
 

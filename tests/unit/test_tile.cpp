@@ -36,6 +36,7 @@ constexpr std::string_view kEverything = R"(program everything {
   %size: i32 = constant 4096
   %safe: i32[row] = bounded %place, %size
   %x_tile: f32[row, column] = load x[%safe, column_block * 64 + column] where %inside otherwise -inf hint keep
+  %counted: i64 = load count[] where %always otherwise any coherent
   %shifted: f32[row] = load x[row_block * 16 + %safe, 0] where %always otherwise 0.0
   %tiny: f32 = constant 0.000244140625
   %scaled: f32[row, column] = mul %x_tile, %tiny
@@ -273,6 +274,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"copy plain staged[0, inner, n] <- weight[inner, n] over inner, n",
               "copy plain staged[0, inner, n] <- weight[inner, n] over inner", "the copy is over [inner]", ""},
         Wrong{"where %always\n  wait", "where %always otherwise 1.0\n  wait", "fills with 0", ""},
+        Wrong{"hint stream\n  %size", "coherent\n  %size", "a coherent load of buffer 'table', an input", ""},
         Wrong{"store out[", "store x[", "buffer 'x' is an input, and is not written", ""},
         Wrong{"store partial[row_block * 16 + row] <- %chosen", "store partial[0] <- %chosen",
               "the values along 'row' are stored to one element", ""},

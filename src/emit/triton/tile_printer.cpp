@@ -56,7 +56,6 @@ class TilePrinter {
         ranges_(tile::ranges_of(program)),
         full_rank_(tile::maps_and_folds(program)),
         lane_dimensions_(lane_dimensions(program)),
-        waits_for_others_(tile::waits_for_grid(program) || !tile::shared_rows(program).empty()),
         names_(program),
         addresses_(program, names_),
         windows_(program, names_),
@@ -353,14 +352,12 @@ class TilePrinter {
     if (one.access.mask != kNoValue) {
       arguments.push_back("mask=" + text(one.access.mask, lanes).text);
       const double otherwise = one.access.otherwise;
-      if (values_.shows_otherwise(one))
+      if (!one.access.any_otherwise)
         arguments.push_back(
             "other=" +
             literal(type(value).dtype, otherwise, static_cast<int64_t>(std::isfinite(otherwise) ? otherwise : 0)).text);
     }
-    // What other blocks write meanwhile may be in the multiprocessor's own cache as it was before.
-    if (waits_for_others_ && program_.buffers[one.access.buffer].role != tile::BufferRole::kInput)
-      arguments.emplace_back("cache_modifier=\".cg\"");
+    if (one.coherent) arguments.emplace_back("cache_modifier=\".cg\"");
     if (one.hint == tile::Hint::kKeep) arguments.emplace_back("eviction_policy=\"evict_last\"");
     if (one.hint == tile::Hint::kStream) arguments.emplace_back("eviction_policy=\"evict_first\"");
     Text result{call(name(value).size() + 3, "tl.load", arguments)};
@@ -584,7 +581,6 @@ class TilePrinter {
   std::vector<kernel::SymbolRange> ranges_;
   const bool full_rank_;
   const LaneDimensions lane_dimensions_;  // where the rank is full
-  const bool waits_for_others_;
   IndexNames names_;
   const TileAddresses addresses_;
   TileWindows windows_;

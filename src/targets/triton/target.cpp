@@ -7,6 +7,8 @@
 
 #include "emit/target_printer.hpp"
 #include "judge/environment.hpp"
+#include "lower/coherent_loads.hpp"
+#include "lower/masks.hpp"
 #include "lower/numerics.hpp"
 #include "lower/pipeline.hpp"
 #include "plan/concatenation.hpp"
@@ -33,6 +35,8 @@ bool knows_roles(std::string_view version) {
 
 constexpr lower::TargetStep kSteps[] = {
     {"numerics", [](lower::Lowered& lowered) { lower::decide_numerics(lowered.program); }},
+    {"masks", [](lower::Lowered& lowered) { lower::find_unseen_otherwise(lowered.program); }},
+    {"coherent-loads", [](lower::Lowered& lowered) { lower::make_loads_coherent(lowered.program); }},
 };
 
 class TritonTarget : public Target {
