@@ -77,7 +77,10 @@ inline const std::vector<std::string>* kernel_tensors(const Step& step) {
 }
 
 struct Program {
-  std::vector<tile::Program> tiles;
+  std::vector<tile::Program> tiles;  // what is planned and priced
+  // [tile program] The same behind the target's own steps of lowering, which change no name, buffer or grid: what its
+  // printer prints.
+  std::vector<std::shared_ptr<const lower::Lowered>> lowered;
   std::vector<std::shared_ptr<const lower::Source>> sources;  // [tile program] what it was made of
   std::vector<Step> steps;  // mutations and the return follow from the graph's outputs
   bool graphs = false;      // kernel_forward is captured into a CUDA graph

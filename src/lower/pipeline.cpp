@@ -117,29 +117,44 @@ int64_t instructions_of(const tile::Program& program) {
   return count;
 }
 
+// Runs and verifies a step, and notes how long that took.
+template <typename Run>
+void timed(std::string_view name, const tile::Program& program, LoweringReport* report, const Run& run) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  run();
+  tile::verify(program);
+  if (!report) return;
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  report->steps.push_back({name, seconds, instructions_of(program)});
+}
+
 }  // namespace
 
 tile::Program to_tiles(const kernel::Kernel& kernel, const KernelSchedule& schedule, LoweringReport* report,
                        std::string_view last) {
-  using Clock = std::chrono::steady_clock;
   Draft draft{kernel, schedule, {}};
   for (const Step& step : kSteps) {
-    if (!step.is_asked || step.is_asked(draft)) {
-      const auto start = Clock::now();
-      step.run(draft);
-      tile::verify(draft.program());
-      if (report)
-        report->steps.push_back(
-            {step.name, std::chrono::duration<double>(Clock::now() - start).count(), instructions_of(draft.program())});
-    }
+    if (!step.is_asked || step.is_asked(draft)) timed(step.name, draft.program(), report, [&] { step.run(draft); });
     if (step.name == last) break;
   }
   return std::move(draft.program());
 }
 
-std::vector<std::string> step_names() {
+std::shared_ptr<const Lowered> lowered_by(std::span<const TargetStep> steps, tile::Program program,
+                                          LoweringReport* report, std::string_view last) {
+  auto lowered = std::make_shared<Lowered>(std::move(program));
+  for (const TargetStep& step : steps) {
+    timed(step.name, lowered->program, report, [&] { step.run(*lowered); });
+    if (step.name == last) break;
+  }
+  return lowered;
+}
+
+std::vector<std::string> step_names(std::span<const TargetStep> of_target) {
   std::vector<std::string> names;
   for (const Step& step : kSteps) names.emplace_back(step.name);
+  for (const TargetStep& step : of_target) names.emplace_back(step.name);
   return names;
 }
 

@@ -1,12 +1,16 @@
-// Lowering: from a kernel and its schedule to a tile program, in one table of named steps (pipeline.cpp).
+// Lowering: from a kernel and its schedule to a tile program, in one table of named steps (pipeline.cpp), and from
+// there by the target's own steps to what its printer prints.
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kernel/kernel.hpp"
 #include "lower/schedule.hpp"
+#include "target/lowering_step.hpp"
 #include "tile/program.hpp"
 
 namespace kw::lower {
@@ -34,7 +38,21 @@ struct Source {
   KernelSchedule schedule;
 };
 
-// All there are, in order.
-std::vector<std::string> step_names();
+// What a target's printer prints. It stays where it is: parts of it may refer to instructions of the program.
+struct Lowered {
+  tile::Program program;
+
+  explicit Lowered(tile::Program made) : program(std::move(made)) {}
+  Lowered(const Lowered&) = delete;
+  Lowered& operator=(const Lowered&) = delete;
+};
+
+// The target's steps, in order, on a program that nothing else changes any more; verified after each. With `last`, up
+// to that step.
+std::shared_ptr<const Lowered> lowered_by(std::span<const TargetStep> steps, tile::Program program,
+                                          LoweringReport* report = nullptr, std::string_view last = "");
+
+// All there are, in order: those of all targets, and behind them the target's.
+std::vector<std::string> step_names(std::span<const TargetStep> of_target = {});
 
 }  // namespace kw::lower

@@ -390,7 +390,14 @@ Program make_program(const Graph& graph, const Schedule& schedule, const DeviceD
   Program program = places.empty() ? ProgramBuilder(graph, schedule, places, device).build()
                                    : ProgramBuilder(with_places(graph, places), schedule, places, device).build();
   program.graphs = schedule.graphs && why_not_captured(graph, program).empty();
+  lower_for(target_of(device), program);
   return program;
+}
+
+void lower_for(const Target& target, Program& program) {
+  program.lowered.clear();
+  for (const tile::Program& tiles : program.tiles)
+    program.lowered.push_back(lower::lowered_by(target.lowering_steps(), tiles));
 }
 
 namespace {

@@ -21,6 +21,9 @@ Schedule default_schedule(const Graph& graph, const DeviceDescription& device);
 // nodes missing, a group that its scheduler cannot take) or is another target's.
 Program make_program(const Graph& graph, const Schedule& schedule, const DeviceDescription& device);
 
+// Runs the target's own steps of lowering on each of program.tiles, which nothing may change any more.
+void lower_for(const Target& target, Program& program);
+
 // A group that lowering refuses though its scheduler took it, and why.
 struct RefusedGroup {
   std::vector<NodeId> nodes;

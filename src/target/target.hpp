@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "target/device.hpp"
 #include "target/kernel_language.hpp"
+#include "target/lowering_step.hpp"
 
 namespace kw {
 
@@ -55,7 +57,9 @@ class Target {
   virtual const std::vector<plan::Scheduler>& schedulers() const = 0;
   // A step between the schedulers' own choice and lowering: groups that the cost model expects to gain by being joined.
   virtual void join_groups(const Graph&, Schedule&, const DeviceDescription&) const {}
-  // The cost model.
+  // In order, behind those of all targets: what its printer would otherwise have to decide.
+  virtual std::span<const lower::TargetStep> lowering_steps() const { return {}; }
+  // The cost model, of programs before the target's own steps.
   virtual KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device) const = 0;
 
   virtual std::unique_ptr<TargetPrinter> printer() const = 0;

@@ -67,7 +67,7 @@ bool Alike::compare(Value left, Value right) const {
       return same(one->access, other->access) && same(one->access.mask, other->access.mask) &&
              one->access.otherwise == other->access.otherwise;
     case Kind::kOp:
-      return one->op == other->op &&
+      return one->op == other->op && one->exactness == other->exactness &&
              std::equal(one->operands.begin(), one->operands.end(), other->operands.begin(), other->operands.end(),
                         [&](Value mine, Value its) { return same(mine, its); });
     default: return false;

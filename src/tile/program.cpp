@@ -4,6 +4,26 @@
 #include <numeric>
 
 namespace kw::tile {
+
+bool has_form(ScalarOp op, Exactness exactness) {
+  switch (op) {
+    case ScalarOp::kDiv:
+    case ScalarOp::kReciprocal:
+    case ScalarOp::kRsqrt:
+    case ScalarOp::kSigmoid: return true;
+    case ScalarOp::kExp:
+    case ScalarOp::kTanh:
+    case ScalarOp::kErf:
+    case ScalarOp::kPow: return exactness != Exactness::kExact;
+    case ScalarOp::kTruncDiv: return exactness != Exactness::kApproximate;
+    default: return exactness == Exactness::kUsual;
+  }
+}
+
+bool has_nonnegative_form(ScalarOp op, DType dtype) {
+  if (op == ScalarOp::kPow) return dtype == DType::f32;
+  return (op == ScalarOp::kFloorDiv || op == ScalarOp::kRemainder) && is_integral(dtype);
+}
 namespace {
 
 std::vector<Symbol> lanes_among(const Program& program, const std::vector<bool>& used) {

@@ -95,6 +95,7 @@ struct Access {
   std::vector<Coordinate> coordinates;  // one for each dimension of the buffer
   Value mask = kNoValue;                // b1; its lanes are among those of the access
   double otherwise = 0.0;
+  bool any_otherwise = false;  // a load may yield anything there: nothing sees it
 };
 
 // How a scan goes about it, where that shows.
@@ -147,6 +148,17 @@ enum class DotPrecision {
   kTf32x3,  // three products of them, which lose little of what f32 has
 };
 
+// How exactly an operation in f32 is computed, where the target has several forms of it.
+enum class Exactness {
+  kUsual,        // as the target's language does
+  kApproximate,  // a fast form, a few places of the last digit off
+  kExact,        // a quotient that is rounded correctly
+};
+// Has the operation a fast form, or a quotient in it that may be rounded correctly?
+bool has_form(ScalarOp op, Exactness exactness);
+// Does the operation have a form of its own for operands that are not negative? Of a power, the base.
+bool has_nonnegative_form(ScalarOp op, DType dtype);
+
 inline constexpr int64_t kMostUnrolled = 64;  // iterations of a loop
 
 // A For carries values from iteration to iteration: operands are the first iteration's, `arguments` what the body calls
@@ -157,22 +169,25 @@ struct Instruction {
   std::vector<Value> results;
   std::vector<Value> operands;
 
-  ScalarOp op = ScalarOp::kAdd;      // kOp
-  ReduceOp reduce = ReduceOp::kSum;  // kFold, kScan
-  bool reversed = false;             // kScan, kFor: from the end to the start
-  ScanWay way = ScanWay::kFree;      // kScan
-  double number = 0.0;               // kConstant of a floating type
-  int64_t integer = 0;               // kConstant of an integral type or b1; kScan of a sort: how many of
-                                     // the first places anything reads, 0: all
-  Index index;                       // kIndex; kBarrier: how often all waited before
-  Symbol from = -1, to = -1;         // kRelabel; kScan, kSplit, kUnstack: from; kStack: to
-  std::vector<Symbol> lanes;         // kFold: those folded; kCopy: those copied; kSplit: the two;
-                                     // kBarrier: of the grid, along which blocks wait; none: all blocks
-  Access access;                     // kLoad, kStore; kCopy: the source; kBarrier: a counter (without
-                                     // coordinates: the buffer's first element)
-  Access destination;                // kCopy
-  Hint hint = Hint::kNone;           // kLoad, kStore
-  bool combines = false;             // kStore: atomically, by `reduce` (kSum, kProd, kMax, kMin)
+  ScalarOp op = ScalarOp::kAdd;             // kOp
+  Exactness exactness = Exactness::kUsual;  // kOp
+  bool nonnegative = false;                 // kOp: the operands, or a power's base, are known not to be negative
+  ReduceOp reduce = ReduceOp::kSum;         // kFold, kScan
+  bool reversed = false;                    // kScan, kFor: from the end to the start
+  ScanWay way = ScanWay::kFree;             // kScan
+  double number = 0.0;                      // kConstant of a floating type
+  int64_t integer = 0;                      // kConstant of an integral type or b1; kScan of a sort: how many of
+                                            // the first places anything reads, 0: all
+  Index index;                              // kIndex; kBarrier: how often all waited before
+  Symbol from = -1, to = -1;                // kRelabel; kScan, kSplit, kUnstack: from; kStack: to
+  std::vector<Symbol> lanes;                // kFold: those folded; kCopy: those copied; kSplit: the two;
+                                            // kBarrier: of the grid, along which blocks wait; none: all blocks
+  Access access;                            // kLoad, kStore; kCopy: the source; kBarrier: a counter (without
+                                            // coordinates: the buffer's first element)
+  Access destination;                       // kCopy
+  Hint hint = Hint::kNone;                  // kLoad, kStore
+  bool coherent = false;                    // kLoad: sees what other blocks wrote, past the multiprocessor's own cache
+  bool combines = false;                    // kStore: atomically, by `reduce` (kSum, kProd, kMax, kMin)
   bool in_order = false;             // kStore: points that meet in one element store one after the other, as loops
                                      // go; what runs side by side, or in several threads, never meets
   CopyMode mode = CopyMode::kPlain;  // kCopy; kLoad, kStore: kBulk for a box that may leave its buffer (box.hpp)
@@ -227,6 +242,7 @@ struct Program {
   int warps = 4;             // of 32 threads each, of a block
   int max_registers = 0;     // a thread may take; 0: as many as the compiler likes
   bool approximate = false;  // functions may be a few places of their last digit off, but where steps follow
+  bool contracts = false;    // a product and the sum that takes it may be rounded once
 };
 
 // Do data decide its place, in part?

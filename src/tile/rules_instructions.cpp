@@ -5,13 +5,12 @@
 #include "kernel/scalar_values.hpp"
 #include "tile/box.hpp"
 #include "tile/rules.hpp"
+#include "tile/text_words.hpp"
 
 namespace kw::tile {
 namespace {
 
 using Lanes = std::vector<Symbol>;
-
-bool has_lane(const Lanes& lanes, Symbol lane) { return std::find(lanes.begin(), lanes.end(), lane) != lanes.end(); }
 
 bool same_lanes(Lanes left, Lanes right) {
   std::sort(left.begin(), left.end());
@@ -114,6 +113,7 @@ class InstructionRules {
   void check_op() const {
     check_counts(kernel::arity_of(at_.op), 1);
     check_op_types();
+    check_exactness();
     Lanes all;
     for (size_t i = 0; i < at_.operands.size(); ++i)
       for (const Symbol lane : operand(i).lanes)
@@ -127,6 +127,17 @@ class InstructionRules {
       require(operand(i).lanes == in_order, "operand {} has lanes {}, but the result has them in the order {}", i,
               lanes_text(operand(i).lanes), lanes_text(result().lanes));
     }
+  }
+
+  void check_exactness() const {
+    const std::string_view word = kExactnessWords[static_cast<size_t>(at_.exactness)];
+    const bool is_usual = at_.exactness == Exactness::kUsual;
+    require(has_form(at_.op, at_.exactness), "{} has no {} form", kernel::name_of(at_.op), word);
+    require(is_usual || result().dtype == DType::f32, "only operations in f32 have a form that is {}", word);
+    require(!at_.nonnegative || has_nonnegative_form(at_.op, result().dtype),
+            "{} of {} does not depend on whether its operands are negative", kernel::name_of(at_.op),
+            kw::name_of(result().dtype));
+    require(at_.op != ScalarOp::kPow || is_usual || at_.nonnegative, "the approximate pow is one of nonnegative bases");
   }
 
   void check_shared_dtype(size_t first) const {
@@ -276,6 +287,9 @@ class InstructionRules {
   void check_load() const {
     check_counts(0, 1);
     check_access(at_.access);
+    require(!at_.access.any_otherwise || at_.mode == CopyMode::kPlain, "what is bulk yields 0 beyond its buffer");
+    require(!at_.coherent || buffer_of(at_.access).role != BufferRole::kInput,
+            "a coherent load of buffer '{}', an input that no block writes", buffer_of(at_.access).name);
     check_dtype(result(), buffer_of(at_.access).dtype, "the result");
     const Lanes lanes = lanes_of(program_, at_.access);
     require(same_lanes(result().lanes, lanes), "the result has lanes {}, but the access varies along {}",

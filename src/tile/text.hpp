@@ -7,7 +7,8 @@
 //     grid row_block = rows / 16                            # how many blocks; the first is the slowest
 //     lane row = 16, column = 4096                          # `column = 4096 shared simd`: by threads of a CPU,
 //                                                           # and side by side
-//     launch warps 8 registers 128                          # registers: where it is limited
+//     launch warps 8 registers 128                          # registers: where it is limited; behind that
+//                                                           # `approximate`, `contracts`
 //     order grouped 8 (row_block, column_block)             # where it is not the grid's own
 //     consumers 2 along row_block programs 132              # blocks that run as one, fed by a producer
 //     buffer x: f32[rows, 4096] input
@@ -16,9 +17,12 @@
 //     buffer out: f32[rows, 4096] strides [8192, 1] output  # roles: input, output, inout, scratch
 //
 //     %inside: b1[column] = less %at, %limit                # op: its name and operands
+//     %share: f32[row] = div %one, %total exact              # or approximate, nonnegative, approximate nonnegative
 //     %zero: f32[row] = constant 0.0
 //     %at: i32[column] = index column + 1
 //     %x_tile: f32[row, column] = load x[row_block * 16 + row, column] where %inside otherwise 0.0 hint keep
+//     %partial: f32[row] = load parts[row] where %inside otherwise any coherent    # nothing sees what is beyond; the
+//                                                           # load sees what other blocks wrote meanwhile
 //     %box: f32[row, column] = load x[row_block * 16 + row, column] bulk    # a box; 0 outside of the buffer
 //     %picked: f32[row] = load weight[row + %table]         # a coordinate: an index, an integer tile, or their sum
 //     %turned: f32[source] = relabel %x column -> source

@@ -200,6 +200,7 @@ class ProgramParser {
     program_.warps = whole_number(1, 1024);
     if (reader_.accept("registers")) program_.max_registers = whole_number(1, 1 << 16);
     program_.approximate = reader_.accept("approximate");
+    program_.contracts = reader_.accept("contracts");
   }
 
   void parse_order() {
@@ -302,7 +303,9 @@ class ProgramParser {
   void parse_mask(Access& access, bool with_otherwise) {
     if (!reader_.accept("where")) return;
     access.mask = used_value();
-    if (with_otherwise && reader_.accept("otherwise")) access.otherwise = reader_.number();
+    if (!with_otherwise || !reader_.accept("otherwise")) return;
+    access.any_otherwise = reader_.accept("any");
+    if (!access.any_otherwise) access.otherwise = reader_.number();
   }
 
   void parse_hint(Instruction& result) {
@@ -391,6 +394,7 @@ class ProgramParser {
       if (reader_.accept("bulk")) result.mode = CopyMode::kBulk;
       parse_mask(result.access, true);
       parse_hint(result);
+      result.coherent = reader_.accept("coherent");
     } else if (word_here == "dot") {
       result.kind = Kind::kDot;
       result.operands = used_values();
@@ -420,6 +424,9 @@ class ProgramParser {
       result.kind = Kind::kOp;
       result.op = *op;
       result.operands = used_values();
+      for (const Exactness exactness : {Exactness::kApproximate, Exactness::kExact})
+        if (reader_.accept(kExactnessWords[static_cast<size_t>(exactness)])) result.exactness = exactness;
+      result.nonnegative = reader_.accept("nonnegative");
     } else {
       reader_.fail_at(at, fmt::format("there is no operation '{}'", word_here));
     }

@@ -180,6 +180,7 @@ class ProgramPrinter {
     out_ += fmt::format("  launch warps {}", program_.warps);
     if (program_.max_registers != 0) out_ += fmt::format(" registers {}", program_.max_registers);
     if (program_.approximate) out_ += " approximate";
+    if (program_.contracts) out_ += " contracts";
     out_ += "\n";
     if (program_.order.grouped >= 0)
       out_ += fmt::format("  order grouped {} ({}, {})\n", program_.order.count, symbol_name(program_.order.grouped),
@@ -217,7 +218,8 @@ class ProgramPrinter {
     std::string text = " where " + value_name(access.mask);
     if (with_otherwise) {
       const bool real = !is_known(access.buffer) || is_floating(program_.buffers[access.buffer].dtype);
-      text += " otherwise " + (real ? number_text(access.otherwise) : fmt::format("{:.0f}", access.otherwise));
+      const std::string number = real ? number_text(access.otherwise) : fmt::format("{:.0f}", access.otherwise);
+      text += " otherwise " + (access.any_otherwise ? "any" : number);
     }
     return text;
   }
@@ -251,7 +253,8 @@ class ProgramPrinter {
         return fmt::format("unstack {} along {}", values(instruction.operands), symbol_name(instruction.from));
       case Kind::kLoad:
         return "load " + place(instruction.access) + (instruction.mode == CopyMode::kBulk ? " bulk" : "") +
-               mask_text(instruction.access, true) + hint_text(instruction.hint);
+               mask_text(instruction.access, true) + hint_text(instruction.hint) +
+               (instruction.coherent ? " coherent" : "");
       case Kind::kDot:
         return "dot " + values(instruction.operands) +
                (instruction.precision == DotPrecision::kIeee
@@ -261,8 +264,14 @@ class ProgramPrinter {
         return fmt::format("fold {} {} over {}", kernel::name_of(instruction.reduce), values(instruction.operands),
                            symbols(instruction.lanes));
       case Kind::kScan: return scan_text(instruction);
-      default: return fmt::format("{} {}", kernel::name_of(instruction.op), values(instruction.operands));
+      default:
+        return fmt::format("{} {}{}{}", kernel::name_of(instruction.op), values(instruction.operands),
+                           exactness_text(instruction.exactness), instruction.nonnegative ? " nonnegative" : "");
     }
+  }
+
+  static std::string exactness_text(Exactness exactness) {
+    return exactness == Exactness::kUsual ? "" : fmt::format(" {}", kExactnessWords[static_cast<size_t>(exactness)]);
   }
 
   std::string scan_text(const Instruction& scan) const {

@@ -208,7 +208,7 @@ def test_inspect_shows_tile_programs_after_a_step(kw):
         for one in json.loads(first.out)["tiles"]
     )
     wrong = kw("inspect", problem, "--stage", "tiles", "--after", "arange")
-    assert wrong.code == 2 and "arrange" in wrong.text
+    assert wrong.code == 2 and "arrange" in wrong.text and "steps-inside" in wrong.text
 
 
 @pytest.mark.slow

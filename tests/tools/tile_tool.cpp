@@ -25,6 +25,7 @@
 #include "support/error.hpp"
 #include "support/json_numbers.hpp"
 #include "support/text.hpp"
+#include "targets/triton/target.hpp"
 #include "tile/interpreter.hpp"
 #include "tile/text.hpp"
 
@@ -104,7 +105,10 @@ struct Command {
   std::string_view name;
   void (*run)(const kw::tile::Program& program);
 };
-void print_triton(const kw::tile::Program& program) { std::cout << kw::triton::print_tile_module(program); }
+void print_triton(const kw::tile::Program& program) {
+  const auto lowered = kw::lower::lowered_by(kw::triton_target().lowering_steps(), program);
+  std::cout << kw::triton::print_tile_module(lowered->program);
+}
 
 void print_cpu(const kw::tile::Program& program) {
   kw::cpu::HelperSet helpers;

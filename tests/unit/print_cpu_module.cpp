@@ -4,8 +4,10 @@
 
 #include "emit/target_printer.hpp"
 #include "group_text.hpp"
+#include "plan/plan.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "targets/targets.hpp"
 
 using namespace kw;
 
@@ -32,6 +34,7 @@ int main(int argc, char** argv) {
       const std::string text = read_file(argv[i]);
       program.tiles.push_back(cpu_tiles(parse_group(text.substr(0, text.find("----\n")))));
     }
+    lower_for(target_named("cpu"), program);
     std::fputs(module_of(program).c_str(), stdout);
     return 0;
   } catch (const Error& error) {

@@ -84,6 +84,26 @@ TEST(LoweringPipeline, StopsAfterAStepThatIsNamed) {
   EXPECT_EQ(tile::print_program(to_tiles(kernel, schedule, nullptr, "prefetch")), arranged);
 }
 
+void warm(Lowered& lowered) { lowered.program.warps *= 2; }
+void undo(Lowered& lowered) { lowered.program.values[0].name = lowered.program.values[1].name; }
+
+TEST(LoweringPipeline, ATargetsOwnStepsComeLast) {
+  const kernel::Kernel kernel = kernel::parse_kernel(kTwice);
+  const tile::Program program = to_tiles(kernel, schedule_of(kernel, R"({"row":{"grid":1},"column":{"loop":512}})"));
+  constexpr TargetStep kTwoSteps[] = {{"warm", warm}, {"warmer", warm}};
+  LoweringReport report, first;
+  EXPECT_EQ(lowered_by(kTwoSteps, program, &report)->program.warps, 4 * program.warps);
+  EXPECT_EQ(names_of(report), (std::vector<std::string>{"warm", "warmer"}));
+  EXPECT_GT(report.steps[0].instructions, 5);
+  EXPECT_EQ(lowered_by(kTwoSteps, program, &first, "warm")->program.warps, 2 * program.warps);
+  EXPECT_EQ(names_of(first), std::vector<std::string>{"warm"});
+  EXPECT_EQ(tile::print_program(lowered_by({}, program)->program), tile::print_program(program));
+  EXPECT_EQ(step_names(kTwoSteps).size(), step_names().size() + 2);
+  EXPECT_EQ(step_names(kTwoSteps).back(), "warmer");
+  constexpr TargetStep kWrong[] = {{"undo", undo}};
+  EXPECT_THROW(lowered_by(kWrong, program), Error) << "is verified";
+}
+
 TEST(LoweringPipeline, AKernelsBuffersKeepTheirAlignment) {
   std::string text(kTwice);
   text.replace(text.find("in x: f32[12, 4096]"), 19, "in x: f32[12, 4096] align 4");

@@ -14,7 +14,9 @@
 #include "emit/scratch_memory.hpp"
 #include "group_text.hpp"
 #include "ir/text.hpp"
+#include "plan/plan.hpp"
 #include "support/text.hpp"
+#include "targets/targets.hpp"
 
 using namespace kw;
 
@@ -86,6 +88,7 @@ Program read_program(const std::string& text, const Graph& graph) {
   if (program.steps.empty())
     for (size_t node = 0; node < graph.nodes.size(); ++node)
       program.steps.emplace_back(std::in_place_type<ExternStep>, ExternStep{static_cast<NodeId>(node)});
+  lower_for(target_named("triton"), program);
   return program;
 }
 

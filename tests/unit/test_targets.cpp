@@ -14,6 +14,7 @@
 #include "search/edit_space.hpp"
 #include "support/error.hpp"
 #include "targets/targets.hpp"
+#include "tile/text.hpp"
 #include "toy/target.hpp"
 
 using namespace kw;
@@ -120,6 +121,24 @@ TEST(Toy, IsCompiledForFromTheGraphToTheFile) {
   EXPECT_NE(compiled.source.find("sum("), std::string::npos) << compiled.source;
   EXPECT_NE(compiled.source.find("class ModelNew"), std::string::npos);
   EXPECT_EQ(groups_of(compiled, {compiled.kernels.at(0)}), std::vector<size_t>{0});
+}
+
+TEST(Toy, PrintsWhatItsOwnStepsOfLoweringMake) {
+  const Compiled compiled = compile(parse_graph(R"(
+graph Difference on cpu {
+  input %x : f32[6, 5] user args.0
+  input %y : f32[6, 5] user args.1
+  %minus = aten.neg.default(self=%y) : f32[6, 5]
+  %sum = aten.add.Tensor(self=%x, other=%minus) : f32[6, 5]
+  return %sum
+})"),
+                                    options_for(toy_target().default_device()));
+  ASSERT_EQ(compiled.program.lowered.size(), 1u);
+  EXPECT_NE(tile::print_program(compiled.program.tiles[0]).find("neg"), std::string::npos);
+  const std::string text = tile::print_program(compiled.program.lowered[0]->program);
+  EXPECT_EQ(text.find("neg"), std::string::npos) << text;
+  EXPECT_NE(compiled.source.find("sum = {"), std::string::npos) << compiled.source;
+  EXPECT_EQ(compiled.source.find("(-"), std::string::npos) << compiled.source;
 }
 
 TEST(Toy, LeavesToTheLibraryWhatItHasNoSchedulerFor) {

@@ -17,7 +17,7 @@ constexpr std::string_view kEverything = R"(program everything {
   size depth = 1..64
   grid row_block = rows / 16, column_block = 4
   lane row = 16, column = 64, inner = 64, n = 8, slow = 32, fast = 2, pair = 2
-  launch warps 8 registers 128
+  launch warps 8 registers 128 approximate contracts
   order grouped 8 (row_block, column_block)
   buffer x: f32[rows, 256] input
   buffer weight: f16[64, 8] input align 4
@@ -36,6 +36,7 @@ constexpr std::string_view kEverything = R"(program everything {
   %size: i32 = constant 4096
   %safe: i32[row] = bounded %place, %size
   %x_tile: f32[row, column] = load x[%safe, column_block * 64 + column] where %inside otherwise -inf hint keep
+  %counted: i64 = load count[] where %always otherwise any coherent
   %shifted: f32[row] = load x[row_block * 16 + %safe, 0] where %always otherwise 0.0
   %tiny: f32 = constant 0.000244140625
   %scaled: f32[row, column] = mul %x_tile, %tiny
@@ -68,7 +69,12 @@ constexpr std::string_view kEverything = R"(program everything {
   %close: f32[row, column] = select %inside, %running, %x_tile
   if %always -> %chosen: f32[row] {
     %one: f32[row] = add %top, %mean
-    yield %one
+    %share: f32[row] = div %one, %mean exact
+    %tangent: f32[row] = tanh %share approximate
+    %base: f32[row] = exp %tangent
+    %power: f32[row] = pow %base, %share approximate nonnegative
+    %size_of_part: i32 = floor_div %size, %limit nonnegative
+    yield %power
   } else {
     yield %best
   }
@@ -195,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"wait 0", "wait -1", "-1 is not within 0 and", ""},
         Wrong{"barrier grid", "barrier all", "there is no scope of a barrier called 'all'", ""},
         Wrong{"-> %total, %top {", "-> %total {", "the loop carries 2 values, but has 1 results", ""},
-        Wrong{"    yield %one\n  } else {", "    yield %one\n    wait 0\n  } else {", "expected '}'", ""},
+        Wrong{"    yield %power\n  } else {", "    yield %power\n    wait 0\n  } else {", "expected '}'", ""},
         Wrong{"precision tf32", "precision tf16", "there is no precision 'tf16'", ""},
         Wrong{"hint stream\n}\n", "hint stream\n}\n}\n", "expected the end of the text", ""},
         Wrong{"%zeros: f32", "%zero: f32", "'zero' is the name of something else already", ""},
@@ -223,6 +229,12 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"%inside: b1[column] = less", "%inside: i32[column] = less", "is of type i32, but b1 is expected", ""},
         Wrong{"less %at, %limit", "less %at", "1 operands, but 2 are expected", ""},
         Wrong{"less %at, %limit", "less %at, %far", "operands are of types i32 and i64", ""},
+        Wrong{"add %top, %mean", "add %top, %mean exact", "add has no exact form", ""},
+        Wrong{"tanh %share approximate", "tanh %share exact", "tanh has no exact form", ""},
+        Wrong{"exp %tangent", "cast %tangent approximate", "cast has no approximate form", ""},
+        Wrong{"%size_of_part: i32 = floor_div", "%size_of_part: i32 = trunc_div",
+              "trunc_div of i32 does not depend on whether its operands are negative", ""},
+        Wrong{"%share approximate nonnegative", "%share approximate", "one of nonnegative bases", ""},
         Wrong{"= bounded ", "= logical_and ", "the result is of type i32, but b1 is expected", ""},
         Wrong{"mul %x_tile, %tiny", "bit_and %x_tile, %tiny", "there is no bit_and of f32", ""},
         Wrong{"%scaled: f32[row, column] = mul", "%scaled: f32[column, row] = mul",
@@ -262,6 +274,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"copy plain staged[0, inner, n] <- weight[inner, n] over inner, n",
               "copy plain staged[0, inner, n] <- weight[inner, n] over inner", "the copy is over [inner]", ""},
         Wrong{"where %always\n  wait", "where %always otherwise 1.0\n  wait", "fills with 0", ""},
+        Wrong{"hint stream\n  %size", "coherent\n  %size", "a coherent load of buffer 'table', an input", ""},
         Wrong{"store out[", "store x[", "buffer 'x' is an input, and is not written", ""},
         Wrong{"store partial[row_block * 16 + row] <- %chosen", "store partial[0] <- %chosen",
               "the values along 'row' are stored to one element", ""},

@@ -8,7 +8,9 @@
 
 #include "emit/target_printer.hpp"
 #include "group_text.hpp"
+#include "plan/plan.hpp"
 #include "support/text.hpp"
+#include "targets/targets.hpp"
 
 using namespace kw;
 
@@ -25,6 +27,7 @@ std::string module_of(GroupText group) {
   for (const int tensor : tiles.buffers) step.tensors.push_back(names[tensor]);
   step.offsets = tiles.offsets;
   program.tiles = {std::move(tiles.program)};
+  lower_for(target_named("triton"), program);
   const auto printer = make_triton_printer();
   const std::string kernels = printer->kernels(program);
   std::string out = printer->imports(program);

@@ -46,7 +46,8 @@ class CpuPrinter : public TargetPrinter {
     if (program.tiles.empty()) return "";
     cpu::HelperSet helpers;
     std::string functions, parameters;
-    for (const tile::Program& tiles : program.tiles) {
+    for (const auto& lowered : program.lowered) {
+      const tile::Program& tiles = lowered->program;
       const cpu::PrintedTile printed = cpu::print_tile_function(tiles, helpers);
       functions += (functions.empty() ? "" : "\n") + printed.text;
       parameters += fmt::format("    (\"{}\", {}, {}),\n", tiles.name, cpu::pointer_count(tiles),

@@ -15,6 +15,7 @@ namespace kw::triton {
 namespace {
 
 using kernel::ScalarOp;
+using tile::Exactness;
 
 struct Infix {
   std::string_view sign;
@@ -96,12 +97,12 @@ Text call(std::string_view function, const std::vector<Text>& operands, DType dt
   return {fmt::format("{}({}{})", function, join(arguments, ", "), options)};
 }
 
-// Triton's own division of single floats is two units off at worst, PyTorch's is not: a difference that any step behind
-// it (round, a comparison, a cast to few bits, in this kernel or in another) can make a whole one.
+// Triton's own division of single floats is two units off at worst, PyTorch's is not.
 Text quotient(const Operation& operation, const Text& dividend, const Text& divisor) {
   const DType dtype = operation.dtype;
-  if (dtype == DType::f32 && operation.to_the_bit) return call("tl.div_rn", {dividend, divisor}, dtype);
-  if (dtype == DType::f32 && operation.roughly && operation.plain_divisor)
+  if (dtype == DType::f32 && operation.exactness == Exactness::kExact)
+    return call("tl.div_rn", {dividend, divisor}, dtype);
+  if (dtype == DType::f32 && operation.exactness == Exactness::kApproximate)
     return call("libdevice.fast_dividef", {dividend, divisor}, dtype);
   return infix_text({"/", Binding::kMultiply}, dividend, divisor);
 }
@@ -151,13 +152,11 @@ Text short_exponential(const Text& operand, double scale) {
 // Of f32: a few places of the last digit off, with less than half of libdevice's instructions and no branches (a
 // sigmoid 5 for 18, tanh 13 for 22, erf 11 for 28).
 std::optional<Text> short_form(const Operation& operation, const Text& operand, std::vector<std::string>& helpers) {
-  if (!operation.roughly || operation.dtype != DType::f32) return std::nullopt;
+  if (operation.exactness != Exactness::kApproximate || operation.dtype != DType::f32) return std::nullopt;
   switch (operation.op) {
     case ScalarOp::kExp: return short_exponential(operand, 1.0);
     case ScalarOp::kTanh: return helper("short_tanh", {operand}, operation.dtype, helpers);
-    case ScalarOp::kErf:
-      if (!operation.beside_one) return std::nullopt;
-      return helper("short_erf", {operand}, operation.dtype, helpers);
+    case ScalarOp::kErf: return helper("short_erf", {operand}, operation.dtype, helpers);
     case ScalarOp::kSigmoid:
       return Text{fmt::format("libdevice.fast_dividef(1.0, 1.0 + {})", short_exponential(operand, -1.0).text)};
     default: return std::nullopt;
@@ -284,7 +283,7 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
   }
   if (operation.op == ScalarOp::kDiv) return quotient(operation, operands[0], operands[1]);
   if (auto infix = infix_of(operation.op)) return infix_text(*infix, operands[0], operands[1]);
-  if (operation.op == ScalarOp::kPow && operation.dtype == DType::f32 && operation.nonnegative)
+  if (operation.op == ScalarOp::kPow && operation.exactness == Exactness::kApproximate)
     return helper("nonnegative_power", operands, operation.dtype, helpers);
   if (const std::optional<Text> text = short_form(operation, operands[0], helpers)) return *text;
   const std::string_view function = function_of(operation.op, operation.dtype);
@@ -302,7 +301,8 @@ Text operation_text(const Operation& operation, const std::vector<Text>& operand
       return {"-" + wrap(operand, Binding::kUnary), Binding::kUnary};
     case ScalarOp::kReciprocal: return quotient(operation, {"1.0", Binding::kAtom, true}, operand);
     case ScalarOp::kRsqrt:
-      if (operation.roughly || operation.dtype != DType::f32) return call("tl.rsqrt", operands, operation.dtype);
+      if (operation.exactness == Exactness::kApproximate || operation.dtype != DType::f32)
+        return call("tl.rsqrt", operands, operation.dtype);
       return quotient(operation, {"1.0", Binding::kAtom, true}, {fmt::format("tl.sqrt_rn({})", operand.text)});
     case ScalarOp::kRoundTf32: return helper("round_tf32", operands, operation.dtype, helpers);
     case ScalarOp::kLogAddExp: return helper("log_add_exp", operands, operation.dtype, helpers);

@@ -6,6 +6,7 @@
 
 #include "ir/types.hpp"
 #include "kernel/operations.hpp"
+#include "tile/program.hpp"
 
 namespace kw::triton {
 
@@ -31,13 +32,10 @@ std::string typed(const Text& operand, DType dtype);   // a literal as a Triton 
 // What the operation needs to know beyond its operands' text.
 struct Operation {
   kernel::ScalarOp op;
-  DType dtype;              // of the result
-  DType operand_dtype;      // of the last operand
-  bool roughly = false;     // a few places of the result may be wrong: what it is made of, or stored as, has few bits
-  bool beside_one = false;  // it is added to 1, so that its error counts for itself, however small the result is
-  bool plain_divisor = false;  // the hardware's inverse of it is right but for the last place
-  bool nonnegative = false;    // integer operands, or the base of a power, are known not to be negative
-  bool to_the_bit = true;      // a quotient has to be PyTorch's own
+  DType dtype;          // of the result
+  DType operand_dtype;  // of the last operand
+  tile::Exactness exactness = tile::Exactness::kUsual;
+  bool nonnegative = false;  // integer operands, or the base of a power, are known not to be negative
 };
 
 // `helpers` collects the names of functions from helpers.hpp that the text calls; `uses_libdevice` is set when it calls

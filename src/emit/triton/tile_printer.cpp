@@ -20,15 +20,14 @@
 #include "emit/triton/tile_matrices.hpp"
 #include "emit/triton/tile_names.hpp"
 #include "emit/triton/refused_indices.hpp"
-#include "emit/triton/tile_operations.hpp"
 #include "emit/triton/tile_stacks.hpp"
 #include "emit/triton/tile_symbols.hpp"
 #include "emit/triton/tile_uses.hpp"
-#include "emit/triton/tile_values.hpp"
 #include "emit/triton/tile_windows.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 #include "tile/text_words.hpp"
+#include "tile/value_facts.hpp"
 
 namespace kw::triton {
 namespace {
@@ -57,13 +56,11 @@ class TilePrinter {
         ranges_(tile::ranges_of(program)),
         full_rank_(tile::maps_and_folds(program)),
         lane_dimensions_(lane_dimensions(program)),
-        waits_for_others_(tile::waits_for_grid(program) || !tile::shared_rows(program).empty()),
         names_(program),
         addresses_(program, names_),
         windows_(program, names_),
         uses_(program),
         values_(program),
-        operations_(program, values_),
         texts_(program.values.size()),
         mentions_(program.values.size()) {
     if (has_consumers(program)) consumers_.emplace(program, names_, windows_);
@@ -238,6 +235,10 @@ class TilePrinter {
     else give(value, text, {});
   }
 
+  Operation operation_of(const Instruction& one) const {
+    return {one.op, type(one.results[0]).dtype, type(one.operands.back()).dtype, one.exactness, one.nonnegative};
+  }
+
   void print_op(const Instruction& one) {
     const Value value = one.results[0];
     if (!texts_[value].text.empty()) return;  // printed with the load of its operand
@@ -246,7 +247,7 @@ class TilePrinter {
     if (one.op == ScalarOp::kSelect && values_.is_true(one.operands[0]))
       return give(value, {fmt::format("tl.broadcast_to({}, {})", text(one.operands[1], lanes).text, shape_text(lanes))},
                   one.operands);
-    const Operation operation = operations_.of(one);
+    const Operation operation = operation_of(one);
     while (true) {
       std::vector<Text> operands;
       for (Value operand : one.operands) {
@@ -254,8 +255,6 @@ class TilePrinter {
         if (consumers_ && consumers_->moves(one, operand)) whole = {consumers_->to_rows_of_sums(whole.text)};
         operands.push_back(text(operand, whole, lanes));
       }
-      if (const auto factor = operations_.reciprocal_of_divisor(one))
-        operands[1] = literal(type(value).dtype, *factor, 0, full_);
       std::vector<std::string> helpers;
       const Text result = operation_text(operation, operands, helpers);
       if (indent_ + name(value).size() + 3 + result.text.size() > python::kLongestLine && name_longest(one.operands))
@@ -353,14 +352,12 @@ class TilePrinter {
     if (one.access.mask != kNoValue) {
       arguments.push_back("mask=" + text(one.access.mask, lanes).text);
       const double otherwise = one.access.otherwise;
-      if (values_.shows_otherwise(one))
+      if (!one.access.any_otherwise)
         arguments.push_back(
             "other=" +
             literal(type(value).dtype, otherwise, static_cast<int64_t>(std::isfinite(otherwise) ? otherwise : 0)).text);
     }
-    // What other blocks write meanwhile may be in the multiprocessor's own cache as it was before.
-    if (waits_for_others_ && program_.buffers[one.access.buffer].role != tile::BufferRole::kInput)
-      arguments.emplace_back("cache_modifier=\".cg\"");
+    if (one.coherent) arguments.emplace_back("cache_modifier=\".cg\"");
     if (one.hint == tile::Hint::kKeep) arguments.emplace_back("eviction_policy=\"evict_last\"");
     if (one.hint == tile::Hint::kStream) arguments.emplace_back("eviction_policy=\"evict_first\"");
     Text result{call(name(value).size() + 3, "tl.load", arguments)};
@@ -369,7 +366,7 @@ class TilePrinter {
     const Instruction* user = values_.only_operation(value);
     if (user && user->op == ScalarOp::kCast && type(user->results[0]).dtype != DType::b1) {
       std::vector<std::string> helpers;
-      assign(name(value), operation_text(operations_.of(*user), {result}, helpers).text);
+      assign(name(value), operation_text(operation_of(*user), {result}, helpers).text);
       helpers_.insert(helpers.begin(), helpers.end());
       texts_[user->results[0]] = {name(value)};
       return;
@@ -584,15 +581,13 @@ class TilePrinter {
   std::vector<kernel::SymbolRange> ranges_;
   const bool full_rank_;
   const LaneDimensions lane_dimensions_;  // where the rank is full
-  const bool waits_for_others_;
   IndexNames names_;
   const TileAddresses addresses_;
   TileWindows windows_;
   const std::string_view full_ = has_consumers(program_) ? "gl.full" : "tl.full";
   std::optional<ConsumerText> consumers_;
   const TileUses uses_;
-  const TileValues values_;
-  const TileOperations operations_;
+  const tile::ValueFacts values_;
   std::vector<Text> texts_;                // [value]
   std::vector<std::set<Value>> mentions_;  // [value] loops' arguments that its text names
   std::set<std::string> helpers_;

@@ -16,7 +16,6 @@
 #include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_names.hpp"
 #include "emit/triton/tile_printer.hpp"
-#include "emit/triton/tile_roots.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -43,8 +42,8 @@ constexpr std::string_view kWindowMemory = R"(def window_memory(size, alignment,
 
 Printed print_all(const Program& program) {
   Printed printed;
-  for (const tile::Program& tiles : program.tiles) {
-    triton::TileKernel kernel = triton::print_tile_kernel(tiles);
+  for (const auto& lowered : program.lowered) {
+    triton::TileKernel kernel = triton::print_tile_kernel(lowered->program);
     if (!printed.kernels.empty()) printed.kernels += "\n\n";
     printed.kernels += kernel.source;
     printed.helpers.merge(kernel.helpers);
@@ -57,11 +56,6 @@ Printed print_all(const Program& program) {
 // Products are rounded before they are added, as they are between two of PyTorch's kernels: a · b − c · d is 0 where
 // both products are the same.
 constexpr std::string_view kFusion = "enable_fp_fusion";
-
-// Whether the compiler may round a product and the sum that takes it once.
-std::string_view fusion_of(const tile::Program& program) {
-  return triton::roots_of(program).contracts ? "True" : "False";
-}
 
 // One launchable function: what a launch passes to it and compiles it with.
 struct Launchable {
@@ -84,7 +78,7 @@ Launchable launchable(const tile::Program& program) {
                  .together = tile::waits_for_grid(tiles),
                  .warps = tiles.warps,
                  .max_registers = tiles.max_registers,
-                 .fusion = fusion_of(tiles)};
+                 .fusion = tiles.contracts ? "True" : "False"};
   for (const tile::SymbolInfo& symbol : tiles.symbols)
     if (symbol.kind == tile::SymbolKind::kSize) one.sizes.push_back(symbol.name);
   if (triton::converts_float8(tiles)) one.constants.push_back({triton::kHardwareFloat8Constant, 1});
@@ -92,7 +86,7 @@ Launchable launchable(const tile::Program& program) {
 }
 
 Launchable launchable(const Program& program, const triton::LastBlockReduction& joined) {
-  Launchable one = launchable(program.tiles[joined.first]);
+  Launchable one = launchable(program.lowered[joined.first]->program);
   one.name = joined.name;
   one.pointers = triton::pointers_of(program, joined);
   one.constants = triton::constants_of(program, joined);
@@ -243,7 +237,7 @@ class TritonPrinter : public TargetPrinter {
   }
 
   std::string launch(const Program& program, const TileStep& step, const TileStep* last) const override {
-    const tile::Program& tiles = program.tiles[step.program];
+    const tile::Program& tiles = program.lowered[step.program]->program;
     const std::vector<int64_t> grid = triton::grid_of(tiles);
     if (std::find(grid.begin(), grid.end(), 0) != grid.end()) return "";
     auto [one, arguments] = with_last(program, step, launchable(tiles), last);
@@ -295,7 +289,8 @@ class TritonPrinter : public TargetPrinter {
         (together ? joined : alone).insert(tiles->program);
     }
     for (int tiles = 0; tiles < static_cast<int>(program.tiles.size()); ++tiles)
-      if (alone.contains(tiles) || !joined.contains(tiles)) out += signature_of(launchable(program.tiles[tiles]));
+      if (alone.contains(tiles) || !joined.contains(tiles))
+        out += signature_of(launchable(program.lowered[tiles]->program));
     for (const triton::LastBlockReduction& one : triton::last_block_reductions(program))
       out += signature_of(launchable(program, one));
     return out + masks + "]\n";

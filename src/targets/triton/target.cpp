@@ -7,6 +7,10 @@
 
 #include "emit/target_printer.hpp"
 #include "judge/environment.hpp"
+#include "lower/coherent_loads.hpp"
+#include "lower/masks.hpp"
+#include "lower/numerics.hpp"
+#include "lower/pipeline.hpp"
 #include "plan/concatenation.hpp"
 #include "plan/join_products.hpp"
 #include "support/error.hpp"
@@ -28,6 +32,12 @@ bool knows_roles(std::string_view version) {
   return std::sscanf(std::string(version).c_str(), "%d.%d", &major, &minor) == 2 &&
          (major > 3 || (major == 3 && minor >= 6));
 }
+
+constexpr lower::TargetStep kSteps[] = {
+    {"numerics", [](lower::Lowered& lowered) { lower::decide_numerics(lowered.program); }},
+    {"masks", [](lower::Lowered& lowered) { lower::find_unseen_otherwise(lowered.program); }},
+    {"coherent-loads", [](lower::Lowered& lowered) { lower::make_loads_coherent(lowered.program); }},
+};
 
 class TritonTarget : public Target {
  public:
@@ -129,6 +139,8 @@ class TritonTarget : public Target {
     Schedule joined = join_products(graph, schedule, device);
     schedule = with_concatenations_in_place(graph, schedule, std::move(joined), device);
   }
+
+  std::span<const lower::TargetStep> lowering_steps() const override { return kSteps; }
 
   KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device) const override {
     return triton::estimate_of(program, device);

@@ -142,7 +142,7 @@ class Printer : public TargetPrinter {
   std::string imports(const Program&) const override { return "import torch\n"; }
   std::string kernels(const Program& program) const override {
     std::vector<std::string> texts;
-    for (const tile::Program& tiles : program.tiles) texts.push_back(ProgramText(tiles).text());
+    for (const auto& lowered : program.lowered) texts.push_back(ProgramText(lowered->program).text());
     return join(texts, "\n\n");
   }
   std::string launch(const Program& program, const TileStep& step, const TileStep*) const override {

@@ -3,10 +3,13 @@
 #include "plan/estimate.hpp"
 #include "toy/printer.hpp"
 #include "toy/schedulers.hpp"
+#include "toy/steps.hpp"
 
 namespace kw {
 
 namespace {
+
+constexpr lower::TargetStep kSteps[] = {{"subtract-negated", toy::subtract_negated}};
 
 class ToyTarget : public Target {
  public:
@@ -28,6 +31,8 @@ class ToyTarget : public Target {
   }
 
   const std::vector<plan::Scheduler>& schedulers() const override { return toy::schedulers(); }
+
+  std::span<const lower::TargetStep> lowering_steps() const override { return kSteps; }
 
   // Each instruction takes its time once, and each buffer is moved once.
   KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device) const override {

@@ -1,10 +1,10 @@
-#include "emit/triton/tile_roots.hpp"
+#include "lower/precision_needs.hpp"
 
 #include <algorithm>
 
 #include "tile/alike.hpp"
 
-namespace kw::triton {
+namespace kw::lower {
 namespace {
 
 using tile::Instruction;
@@ -24,18 +24,18 @@ class Walk {
         epsilons_(program.values.size()),
         is_zero_(program.values.size()),
         scales_(program.values.size()) {
-    roots_.has_epsilon.resize(program.values.size());
-    roots_.is_of_product.resize(program.values.size());
-    roots_.known_to_the_bit.assign(program.values.size(), true);
-    roots_.decides.resize(program.values.size());
+    needs_.has_epsilon.resize(program.values.size());
+    needs_.is_of_product.resize(program.values.size());
+    needs_.known_to_the_bit.assign(program.values.size(), true);
+    needs_.decides.resize(program.values.size());
   }
 
-  TileRoots run() {
-    roots_.maps_and_folds = tile::maps_and_folds(program_);
+  PrecisionNeeds run() {
+    needs_.maps_and_folds = tile::maps_and_folds(program_);
     body(program_.body, false);
-    roots_.contracts = has_product_ && !rounds_apart_ && !roots_.has_steps;
+    needs_.contracts = has_product_ && !rounds_apart_ && !needs_.has_steps;
     find_what_decides(program_.body);
-    return std::move(roots_);
+    return std::move(needs_);
   }
 
  private:
@@ -44,7 +44,7 @@ class Walk {
     return std::any_of(one.operands.begin(), one.operands.end(), [&](Value operand) { return of[operand]; });
   }
   bool all_known(const std::vector<Value>& values) const {
-    return std::all_of(values.begin(), values.end(), [&](Value value) { return roots_.known_to_the_bit[value]; });
+    return std::all_of(values.begin(), values.end(), [&](Value value) { return needs_.known_to_the_bit[value]; });
   }
 
   void body(const std::vector<Instruction>& instructions, bool in_loop) {
@@ -66,11 +66,11 @@ class Walk {
       for (size_t at = 0; at < one.arguments.size(); ++at) {
         const bool again = pass > 0;
         const Value argument = one.arguments[at], operand = one.operands[at];
-        roots_.known_to_the_bit[argument] = roots_.known_to_the_bit[operand] && !sums_up(one.yields[at]) &&
-                                            (!again || roots_.known_to_the_bit[one.yields[at]]);
+        needs_.known_to_the_bit[argument] = needs_.known_to_the_bit[operand] && !sums_up(one.yields[at]) &&
+                                            (!again || needs_.known_to_the_bit[one.yields[at]]);
         of_product_[argument] = of_product_[operand] || (again && of_product_[one.yields[at]]);
-        const auto& element_wise = roots_.is_of_product;
-        roots_.is_of_product[argument] = element_wise[operand] || (again && element_wise[one.yields[at]]);
+        const auto& element_wise = needs_.is_of_product;
+        needs_.is_of_product[argument] = element_wise[operand] || (again && element_wise[one.yields[at]]);
       }
       body(one.body, true);
     }
@@ -82,7 +82,7 @@ class Walk {
     const Instruction* made = alike_.maker(yield);
     const bool is_extreme = made && made->kind == Kind::kOp &&
                             (made->op == ScalarOp::kMaximum || made->op == ScalarOp::kMinimum);
-    return roots_.maps_and_folds && is_floating(dtype(yield)) && !is_extreme;
+    return needs_.maps_and_folds && is_floating(dtype(yield)) && !is_extreme;
   }
 
   void results(const Instruction& one, const std::vector<std::vector<Value>>& from) {
@@ -90,14 +90,14 @@ class Walk {
       for (const std::vector<Value>& values : from) {
         if (at >= values.size()) continue;
         const Value result = one.results[at];
-        roots_.known_to_the_bit[result] = roots_.known_to_the_bit[result] && roots_.known_to_the_bit[values[at]];
+        needs_.known_to_the_bit[result] = needs_.known_to_the_bit[result] && needs_.known_to_the_bit[values[at]];
         of_product_[result] = of_product_[result] || of_product_[values[at]];
-        roots_.is_of_product[result] = roots_.is_of_product[result] || roots_.is_of_product[values[at]];
+        needs_.is_of_product[result] = needs_.is_of_product[result] || needs_.is_of_product[values[at]];
       }
   }
 
   void see(const Instruction& one, bool in_loop) {
-    if (one.kind == Kind::kStore && dtype(one.operands[0]) == DType::b1) roots_.has_steps = true;
+    if (one.kind == Kind::kStore && dtype(one.operands[0]) == DType::b1) needs_.has_steps = true;
     if (one.results.empty()) return;
     const Value result = one.results[0];
     const bool is_float = is_floating(dtype(result));
@@ -109,8 +109,8 @@ class Walk {
     scales_[result] = one.kind == Kind::kOp && (one.op == ScalarOp::kMul || one.op == ScalarOp::kDiv ||
                                                 one.op == ScalarOp::kReciprocal || one.op == ScalarOp::kExp);
     if (one.kind == Kind::kOp) {
-      roots_.has_steps = roots_.has_steps || makes_steps(one);
-      if (one.op == ScalarOp::kAdd) roots_.has_epsilon[result] = any(one, epsilons_);
+      needs_.has_steps = needs_.has_steps || makes_steps(one);
+      if (one.op == ScalarOp::kAdd) needs_.has_epsilon[result] = any(one, epsilons_);
     }
     // A product, be its sign, its lanes or their order another.
     const bool passes_on = one.kind == Kind::kRelabel || one.kind == Kind::kSplit ||
@@ -123,10 +123,10 @@ class Walk {
     const bool rough = is_float && (one.kind == Kind::kDot || sums || is_transcendental(one));
     const Value part = alike_.own_part(one);
     for (Value value : one.results) {
-      roots_.known_to_the_bit[value] = !rough && all_known(one.operands) &&
-                                       (part == tile::kNoValue || roots_.known_to_the_bit[part]);
+      needs_.known_to_the_bit[value] = !rough && all_known(one.operands) &&
+                                       (part == tile::kNoValue || needs_.known_to_the_bit[part]);
       of_product_[value] = one.kind == Kind::kDot || any(one, of_product_);
-      roots_.is_of_product[value] = one.kind == Kind::kDot || (!folds && any(one, roots_.is_of_product));
+      needs_.is_of_product[value] = one.kind == Kind::kDot || (!folds && any(one, needs_.is_of_product));
     }
   }
 
@@ -135,7 +135,7 @@ class Walk {
     for (auto one = instructions.rbegin(); one != instructions.rend(); ++one) {
       const auto pass = [&](const std::vector<Value>& from, const std::vector<Value>& to) {
         for (size_t at = 0; at < std::min(from.size(), to.size()); ++at)
-          if (roots_.decides[from[at]]) roots_.decides[to[at]] = true;
+          if (needs_.decides[from[at]]) needs_.decides[to[at]] = true;
       };
       if (one->kind == Kind::kFor || one->kind == Kind::kIf) {
         pass(one->results, one->yields);
@@ -149,10 +149,10 @@ class Walk {
         continue;
       }
       const bool any = std::any_of(one->results.begin(), one->results.end(),
-                                   [&](Value result) { return roots_.decides[result]; });
+                                   [&](Value result) { return needs_.decides[result]; });
       if (any || rounds(*one))
-        for (Value operand : one->operands) roots_.decides[operand] = true;
-      if (const Value part = alike_.own_part(*one); any && part != tile::kNoValue) roots_.decides[part] = true;
+        for (Value operand : one->operands) needs_.decides[operand] = true;
+      if (const Value part = alike_.own_part(*one); any && part != tile::kNoValue) needs_.decides[part] = true;
     }
   }
 
@@ -205,11 +205,11 @@ class Walk {
   std::vector<bool> of_product_, multiplied_, epsilons_, is_zero_, scales_;
   bool has_product_ = false;
   bool rounds_apart_ = false;  // some product that a sum takes is to be rounded as PyTorch does
-  TileRoots roots_;
+  PrecisionNeeds needs_;
 };
 
 }  // namespace
 
-TileRoots roots_of(const tile::Program& program) { return Walk(program).run(); }
+PrecisionNeeds precision_needs(const tile::Program& program) { return Walk(program).run(); }
 
-}  // namespace kw::triton
+}  // namespace kw::lower

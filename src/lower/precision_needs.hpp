@@ -5,9 +5,9 @@
 
 #include "tile/program.hpp"
 
-namespace kw::triton {
+namespace kw::lower {
 
-struct TileRoots {
+struct PrecisionNeeds {
   // [value] Is it a sum with a constant that is no denormal? The hardware's inverse root takes denormals for zero,
   // which the epsilon of a normalisation rules out.
   std::vector<bool> has_epsilon;
@@ -35,6 +35,6 @@ struct TileRoots {
   bool asks_exact(tile::Value value) const { return maps_and_folds ? decides[value] : has_steps; }
 };
 
-TileRoots roots_of(const tile::Program& program);
+PrecisionNeeds precision_needs(const tile::Program& program);
 
-}  // namespace kw::triton
+}  // namespace kw::lower
