@@ -10,6 +10,7 @@
 #include "lower/pipeline.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "targets/cpu/lowering.hpp"
 #include "tile/text.hpp"
 
 namespace kw {
@@ -59,7 +60,7 @@ constexpr Golden kCpuGoldens[] = {
 
 std::string cpu_text(const tile::Program& program) {
   cpu::HelperSet helpers;
-  return cpu::print_tile_function(program, helpers).text;
+  return cpu::print_tile_function(*lower::lowered_by(cpu::lowering_steps(), program), helpers).text;
 }
 
 TEST(TilePrinters, LoweredKernelsReadLikeTheGoldenFiles) {
