@@ -11,6 +11,7 @@
 #include "judge/environment.hpp"
 #include "judge/problem_file.hpp"
 #include "kernel/text.hpp"
+#include "lower/loop_text.hpp"
 #include "judge/session.hpp"
 #include "targets/targets.hpp"
 #include "tile/text.hpp"
@@ -75,6 +76,7 @@ std::string tiles_text(const Compiled& compiled, const Target& target, const std
       steps.push_back({{"name", one.step}, {"seconds", one.seconds}, {"instructions", one.instructions}});
     }
     text += "\n" + tile::print_program(lowered->program);
+    if (lowered->loops) text += "\n" + lower::print_loops(lowered->program, *lowered->loops);
     json["tiles"].push_back({{"name", tiles.name}, {"steps", steps}});
   }
   return text.empty() ? "no kernel is made as a tile program\n" : text;

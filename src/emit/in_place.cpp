@@ -163,9 +163,11 @@ class Finder {
     const int old_buffer = times(old_name) == 1 ? position(old_name) : -1, new_buffer = position(new_name);
     return ask_program(program_, step, [&](const tile::Program& tiles) {
       return reads_what_it_writes(tiles, old_buffer, new_buffer) &&
-             (old_buffer < 0 || target_.reads_before_it_writes(tiles, old_buffer, new_buffer));
+             (old_buffer < 0 || target_.reads_before_it_writes(lowered(step), old_buffer, new_buffer));
     });
   }
+
+  const lower::Lowered& lowered(const Step& step) const { return *program_.lowered[std::get<TileStep>(step).program]; }
 
   const Graph& graph_;
   const Program& program_;

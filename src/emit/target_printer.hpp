@@ -15,7 +15,7 @@ class TargetPrinter {
   // Whether the kernel is done with each element of the buffer `read` when it stores the same place of `written`, so
   // that both may be one tensor. The caller has seen to it that both are accessed at equal indices, by one program
   // each, and that no scan, gather or scatter takes part.
-  virtual bool reads_before_it_writes(const tile::Program&, int /*read*/, int /*written*/) const { return false; }
+  virtual bool reads_before_it_writes(const lower::Lowered&, int /*read*/, int /*written*/) const { return false; }
   // Whether new memory costs time, so that kernels should write where something lies that nothing reads any more.
   virtual bool gains_by_reuse() const { return false; }
   // Whether launches take tensors by address, so that scratch memory need not be cut into tensors, which costs the host

@@ -31,7 +31,7 @@ constexpr int64_t kLanes = 16;  // of whole vectors
 
 class LaneBounder {
  public:
-  LaneBounder(const tile::Program& program, const LaneEnds& ends, const std::vector<bool>& is_repeated,
+  LaneBounder(const tile::Program& program, const tile::LaneEnds& ends, const std::vector<bool>& is_repeated,
               const std::vector<LoopStep>& steps)
       : program_(program), is_repeated_(is_repeated), masks_(program), ranges_(tile::ranges_of(program)) {
     for (const auto& [place, end] : ends)
@@ -288,7 +288,7 @@ std::vector<Value> Masks::inputs_of(const Instruction& one, const std::set<Value
   return inputs;
 }
 
-void bound_lanes(const tile::Program& program, const LaneEnds& ends, const std::vector<bool>& is_repeated,
+void bound_lanes(const tile::Program& program, const tile::LaneEnds& ends, const std::vector<bool>& is_repeated,
                  std::vector<LoopStep>& steps) {
   if (program.grid.empty()) LaneBounder(program, ends, is_repeated, steps).visit(steps, {});
 }

@@ -4,7 +4,7 @@
 #include <set>
 #include <vector>
 
-#include "lower/lane_ends.hpp"
+#include "tile/lane_ends.hpp"
 #include "lower/loop_plan.hpp"
 #include "tile/program.hpp"
 
@@ -32,7 +32,7 @@ class Masks {
 
 // Where all folds of a loop take what changes nothing but between two bounds, the loop has these. In programs without a
 // grid, but for loops that go on to whole vectors. `steps` has no repeated values yet.
-void bound_lanes(const tile::Program& program, const LaneEnds& ends, const std::vector<bool>& is_repeated,
+void bound_lanes(const tile::Program& program, const tile::LaneEnds& ends, const std::vector<bool>& is_repeated,
                  std::vector<LoopStep>& steps);
 
 }  // namespace kw::lower

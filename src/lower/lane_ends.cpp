@@ -15,6 +15,7 @@ using kernel::ScalarOp;
 using tile::Index;
 using tile::Instruction;
 using tile::Kind;
+using tile::LaneEnds;
 using tile::kNoValue;
 using tile::Symbol;
 using tile::Value;
@@ -68,7 +69,7 @@ class LaneEnder {
     const Index end = *bound - parts->rest;
     const bool whole_vectors = program_.grid.empty() && program_.symbols[lane].simd && kernel::as_constant(end);
     const Symbol loop = loops.empty() || whole_vectors ? -1 : loops.back();
-    const auto [found, is_new] = ends_.try_emplace({lane, loop}, LaneEnd{end, whole_vectors});
+    const auto [found, is_new] = ends_.try_emplace({lane, loop}, tile::LaneEnd{end, whole_vectors});
     if (!is_new && !(found->second.end == end)) bad_.insert(lane);
     guards_[one.results[0]] = lane;
   }
@@ -82,10 +83,8 @@ class LaneEnder {
   }
 
   const Index* end_of(Symbol lane, const Loops& loops) const {
-    for (size_t i = loops.size() + 1; i-- > 0;)
-      if (const auto found = ends_.find({lane, i == 0 ? -1 : loops[i - 1]}); found != ends_.end())
-        return &found->second.end;
-    return nullptr;
+    const tile::LaneEnd* found = tile::end_of(ends_, lane, loops);
+    return found ? &found->end : nullptr;
   }
 
   // --- What sees points behind the end ---
@@ -224,10 +223,10 @@ class LaneEnder {
 
 }  // namespace
 
-EndedProgram end_lanes(tile::Program program) {
-  LaneEnds ends = LaneEnder(program).run();
+tile::LaneEnds end_lanes(tile::Program& program) {
+  tile::LaneEnds ends = LaneEnder(program).run();
   if (!ends.empty()) remove_dead_code(program);
-  return {std::move(program), std::move(ends)};
+  return ends;
 }
 
 }  // namespace kw::lower

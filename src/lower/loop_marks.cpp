@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <limits>
 
+#include "lower/loop_tree.hpp"
 #include "lower/shared_loops.hpp"
+#include "lower/walks.hpp"
 
 namespace kw::lower {
 namespace {
@@ -104,23 +106,91 @@ bool moves(const tile::Program& program, const LoopStep& loop) {
          });
 }
 
+// Can the iterations of a loop over the lane be done side by side?
+bool is_vectorisable(const tile::Program& program, const Instruction& one, Symbol lane) {
+  switch (one.kind) {
+    case Kind::kScan: return is_simple_scan(one) && one.from != lane;
+    case Kind::kFold:
+      return is_simple_fold(one) && one.reduce != tile::ReduceOp::kExtendedSum &&
+             !is_narrow_float(program.values[one.operands[0]].type.dtype);
+    case Kind::kOp: return one.op != tile::ScalarOp::kBounded;
+    case Kind::kStore:
+      // Data may send two points to one element, but for those that are side by side where there is an order.
+      return one.in_order || (!one.combines && !tile::is_decided_by_data(one.access));
+    default: return true;
+  }
+}
+
+bool uses_grid(const tile::Program& program, const Index& index) {
+  std::vector<bool> used;
+  collect_symbols(index, used);
+  for (size_t symbol = 0; symbol < used.size(); ++symbol)
+    if (used[symbol] && program.symbols[symbol].kind == tile::SymbolKind::kGrid) return true;
+  return false;
+}
+
+// Do loops end where a block's position says, or do only some blocks do all the work?
+bool is_uneven(const tile::Program& program) {
+  bool found = false;
+  tile::for_each(program.body, [&](const Instruction& one) {
+    if (one.kind == Kind::kFor)
+      found = found || uses_grid(program, one.begin) || uses_grid(program, one.end) || one.until != kNoValue;
+    if (one.kind == Kind::kIf) found = true;
+  });
+  return found;
+}
+
+class Marker {
+ public:
+  Marker(const tile::Program& program, const std::vector<int>& ranks) : program_(program), ranks_(ranks) {}
+
+  void mark(std::vector<LoopStep>& steps) const {
+    for (LoopStep& step : steps) {
+      if (!step.instruction) mark_lane(step);
+      else if (step.instruction->kind == Kind::kFor) mark_for(step);
+      mark(step.body);
+      mark(step.otherwise_body);
+    }
+  }
+
+ private:
+  static constexpr int kRowsAtOnce = 8;
+
+  void mark_for(LoopStep& step) const {
+    step.simd = step.instruction->simd;
+    step.shared = shared_together(*step.instruction);
+    step.is_short = step.simd && Counter(program_, step.instruction->symbol).is_short(step.body, step.instruction->end);
+  }
+
+  void mark_lane(LoopStep& step) const {
+    step.simd = std::all_of(step.body.begin(), step.body.end(), [&](const LoopStep& inner) {
+      return inner.instruction && is_vectorisable(program_, *inner.instruction, step.lane);
+    });
+    if (step.simd && is_across_walk(step)) {
+      step.simd = false;
+      step.unroll = kRowsAtOnce;
+    }
+    step.moves = moves(program_, step);
+    step.is_short = step.simd && program_.symbols[step.lane].simd &&
+                    Counter(program_, step.lane).is_short(step.body, tile::width_of(program_, step.lane));
+  }
+
+  // Rows of a walk that goes along them in memory: side by side they would be gathered.
+  bool is_across_walk(const LoopStep& loop) const {
+    return std::any_of(loop.body.begin(), loop.body.end(), [&](const LoopStep& step) {
+      return is_simple_scan(*step.instruction) && ranks_[step.instruction->from] > ranks_[loop.lane];
+    });
+  }
+
+  const tile::Program& program_;
+  const std::vector<int>& ranks_;
+};
+
 }  // namespace
 
-void mark_loops(const tile::Program& program, std::vector<LoopStep>& steps) {
-  for (LoopStep& step : steps) {
-    if (step.instruction && step.instruction->kind == Kind::kFor) {
-      step.simd = step.instruction->simd;
-      step.shared = shared_together(*step.instruction);
-      step.is_short = step.simd &&
-                      Counter(program, step.instruction->symbol).is_short(step.body, step.instruction->end);
-    } else if (!step.instruction) {
-      step.moves = moves(program, step);
-      step.is_short = step.simd && program.symbols[step.lane].simd &&
-                      Counter(program, step.lane).is_short(step.body, tile::width_of(program, step.lane));
-    }
-    mark_loops(program, step.body);
-    mark_loops(program, step.otherwise_body);
-  }
+void mark_loops(const tile::Program& program, LoopPlan& plan) {
+  Marker(program, plan.ranks).mark(plan.body);
+  plan.is_uneven = is_uneven(program);
 }
 
 }  // namespace kw::lower

@@ -1,5 +1,5 @@
 // How a CPU runs one block of a tile program: which instructions share loops over lanes, and where every tile lives.
-// A printer of C++ spells this plan and decides nothing.
+// A printer of C++ spells this plan and decides nothing. `loop_text.hpp` prints it, `loop_verifier.hpp` checks it.
 //
 // Reading order: LaneBound → LoopStep → TilePlace → LoopPlan.
 #pragma once
@@ -8,7 +8,6 @@
 #include <set>
 #include <vector>
 
-#include "lower/lane_ends.hpp"
 #include "tile/program.hpp"
 
 namespace kw::lower {
@@ -54,12 +53,15 @@ struct TilePlace {
   // The value whose variable or array it shares; itself where it has its own.
   tile::Value storage = tile::kNoValue;
   std::vector<tile::Symbol> lanes;  // of an array, in the order of memory; what is missing is open where it is used
-  bool packed = false;              // a float of 16 bits or fewer that is only moved: held in its own bits, not as f32
+  bool packed = false;              // a float of 16 bits or fewer that is only moved, or sorted: held in its own bits
   bool extended = false;            // an extended sum: held in more digits than f64 has
   int64_t offset = 0;               // kScratch: bytes from the beginning of the scratch memory
 };
 
+// Steps fill it in one after the other. It refers to instructions of the program, which has to stay.
 struct LoopPlan {
+  std::vector<int> ranks;         // [symbol] of a lane: its place in the order of loops and memory (lane_order.hpp)
+  std::vector<bool> is_repeated;  // [value] computed again wherever it is needed (repeated.hpp)
   std::vector<LoopStep> body;
   std::vector<TilePlace> places;  // [value]
   std::vector<int64_t> shared;    // [buffer] kShared: bytes from the beginning of the scratch memory
@@ -67,11 +69,11 @@ struct LoopPlan {
   bool is_uneven = false;         // blocks may differ much in work: threads take the next one when they are done
 };
 
-// Refers to the program's instructions: it has to stay. `ends`: where loops over lanes end (lane_ends.hpp).
-LoopPlan plan_loops(const tile::Program& program, const LaneEnds& ends = {});
-
 // The number of bytes that an element takes in a variable or an array: floats of fewer than 32 bits are held as f32.
 int64_t held_bytes(DType dtype);
-inline constexpr int64_t kExtendedBytes = 16;  // of an extended sum
+inline constexpr int64_t kExtendedBytes = 16;     // of an extended sum
+inline constexpr int64_t kScratchAlignment = 64;  // of arrays in scratch memory, in bytes: a line of the cache
+// What a buffer in shared memory takes.
+int64_t bytes_of(const tile::Buffer& buffer);
 
 }  // namespace kw::lower

@@ -5,8 +5,6 @@
 #include <map>
 
 #include "kernel/operations.hpp"
-#include "lower/lane_bounds.hpp"
-#include "lower/repeated.hpp"
 #include "lower/walks.hpp"
 
 namespace kw::lower {
@@ -274,55 +272,29 @@ class TreeBuilder {
   std::map<const Instruction*, Effects> effects_;
 };
 
-// Can the iterations of a loop over the lane be done side by side?
-bool is_vectorisable(const tile::Program& program, const Instruction& one, Symbol lane) {
-  switch (one.kind) {
-    case Kind::kScan: return is_simple_scan(one) && one.from != lane;
-    case Kind::kFold:
-      return is_simple_fold(one) && one.reduce != tile::ReduceOp::kExtendedSum &&
-             !is_narrow_float(program.values[one.operands[0]].type.dtype);
-    case Kind::kOp: return one.op != tile::ScalarOp::kBounded;
-    case Kind::kStore:
-      // Data may send two points to one element, but for those that are side by side where there is an order.
-      return one.in_order || (!one.combines && !tile::is_decided_by_data(one.access));
-    default: return true;
-  }
-}
-
-class LoopMarks {
+// With which loops folds and scans begin.
+class Beginnings {
  public:
-  LoopMarks(const tile::Program& program, const std::vector<int>& ranks) : program_(program), ranks_(ranks) {}
-
-  void mark(std::vector<LoopStep>& block) {
+  void note(std::vector<LoopStep>& block) {
     for (LoopStep& step : block) {
-      if (step.instruction) {
-        if (step.instruction->kind == Kind::kFold && is_simple_fold(*step.instruction)) begin(*step.instruction);
-        if (is_simple_scan(*step.instruction)) begin_scan(*step.instruction);
-        mark(step.body);
-        mark(step.otherwise_body);
+      if (!step.instruction) {
+        open_.push_back(&step);
+        note(step.body);
+        open_.pop_back();
         continue;
       }
-      open_.push_back(&step);
-      mark(step.body);
-      open_.pop_back();
-      step.simd = std::all_of(step.body.begin(), step.body.end(), [&](const LoopStep& inner) {
-        return inner.instruction && is_vectorisable(program_, *inner.instruction, step.lane);
-      });
-      if (step.simd && is_across_walk(step)) {
-        step.simd = false;
-        step.unroll = kRowsAtOnce;
-      }
+      if (is_simple_fold(*step.instruction)) begin_fold(*step.instruction);
+      if (is_simple_scan(*step.instruction)) begin_scan(*step.instruction);
+      note(step.body);
+      note(step.otherwise_body);
     }
   }
 
  private:
-  static constexpr int kRowsAtOnce = 8;
-
-  // Rows of a walk that goes along them in memory: side by side they would be gathered.
-  bool is_across_walk(const LoopStep& loop) const {
-    return std::any_of(loop.body.begin(), loop.body.end(), [&](const LoopStep& step) {
-      return is_simple_scan(*step.instruction) && ranks_[step.instruction->from] > ranks_[loop.lane];
-    });
+  // A fold begins before the outermost loop over what it folds.
+  void begin_fold(const Instruction& fold) {
+    for (LoopStep* loop : open_)
+      if (tile::has_lane(fold.lanes, loop->lane)) return loop->folds.push_back(&fold);
   }
 
   void begin_scan(const Instruction& scan) {
@@ -333,14 +305,6 @@ class LoopMarks {
       }
   }
 
-  // A fold begins before the outermost loop over what it folds.
-  void begin(const Instruction& fold) {
-    for (LoopStep* loop : open_)
-      if (tile::has_lane(fold.lanes, loop->lane)) return loop->folds.push_back(&fold);
-  }
-
-  const tile::Program& program_;
-  const std::vector<int>& ranks_;
   std::vector<LoopStep*> open_;
 };
 
@@ -373,17 +337,12 @@ void for_each_use(const Instruction& one, const std::function<void(Value, Use)>&
   for (Value value : one.otherwise_yields) visit(value, Use::kStart);
 }
 
-LoopTree build_loops(const tile::Program& program, const LaneEnds& ends, const std::vector<int>& ranks) {
-  LoopTree tree;
-  tree.is_repeated = find_repeated(program, ranks);
+std::vector<LoopStep> build_loops(const tile::Program& program, const std::vector<int>& ranks,
+                                  const std::vector<bool>& is_repeated) {
   const Walks walks = find_walks(program);
-  for (size_t value = 0; value < walks.is_repeated.size(); ++value)
-    if (walks.is_repeated[value]) tree.is_repeated[value] = true;
-  tree.body = TreeBuilder(program, ranks, tree.is_repeated, walks).block(program.body);
-  LoopMarks(program, ranks).mark(tree.body);
-  bound_lanes(program, ends, tree.is_repeated, tree.body);
-  place_repeated(program, tree.is_repeated, tree.body);
-  return tree;
+  std::vector<LoopStep> body = TreeBuilder(program, ranks, is_repeated, walks).block(program.body);
+  Beginnings().note(body);
+  return body;
 }
 
 }  // namespace kw::lower

@@ -24,14 +24,9 @@ void for_each_use(const tile::Instruction& instruction, const std::function<void
 // own.
 bool is_simple_fold(const tile::Instruction& instruction);
 
-struct LoopTree {
-  std::vector<LoopStep> body;
-  // [value] Computed again wherever it is needed: constants, indices, and conditions and sums of them. An array of them
-  // would be read more slowly than they are computed.
-  std::vector<bool> is_repeated;
-};
-
-// `ranks` is the order of lanes (lane_order.hpp), `ends` where loops over lanes end.
-LoopTree build_loops(const tile::Program& program, const LaneEnds& ends, const std::vector<int>& ranks);
+// Each instruction but what is repeated, in the loops over its lanes, and with each loop the folds and scans that begin
+// before it. `ranks` is the order of lanes (lane_order.hpp).
+std::vector<LoopStep> build_loops(const tile::Program& program, const std::vector<int>& ranks,
+                                  const std::vector<bool>& is_repeated);
 
 }  // namespace kw::lower

@@ -8,6 +8,8 @@
 #include "lower/chained_products.hpp"
 #include "lower/dead_code.hpp"
 #include "lower/late_operations.hpp"
+#include "lower/loop_plan.hpp"
+#include "lower/loop_verifier.hpp"
 #include "lower/owners.hpp"
 #include "lower/products_first.hpp"
 #include "lower/prefetch.hpp"
@@ -117,13 +119,12 @@ int64_t instructions_of(const tile::Program& program) {
   return count;
 }
 
-// Runs and verifies a step, and notes how long that took.
+// Runs a step, and notes how long that took.
 template <typename Run>
 void timed(std::string_view name, const tile::Program& program, LoweringReport* report, const Run& run) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   run();
-  tile::verify(program);
   if (!report) return;
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   report->steps.push_back({name, seconds, instructions_of(program)});
@@ -135,17 +136,29 @@ tile::Program to_tiles(const kernel::Kernel& kernel, const KernelSchedule& sched
                        std::string_view last) {
   Draft draft{kernel, schedule, {}};
   for (const Step& step : kSteps) {
-    if (!step.is_asked || step.is_asked(draft)) timed(step.name, draft.program(), report, [&] { step.run(draft); });
+    if (!step.is_asked || step.is_asked(draft))
+      timed(step.name, draft.program(), report, [&] {
+        step.run(draft);
+        tile::verify(draft.program());
+      });
     if (step.name == last) break;
   }
   return std::move(draft.program());
 }
 
+Lowered::Lowered(tile::Program made) : program(std::move(made)) {}
+
+Lowered::~Lowered() = default;
+
 std::shared_ptr<const Lowered> lowered_by(std::span<const TargetStep> steps, tile::Program program,
                                           LoweringReport* report, std::string_view last) {
   auto lowered = std::make_shared<Lowered>(std::move(program));
   for (const TargetStep& step : steps) {
-    timed(step.name, lowered->program, report, [&] { step.run(*lowered); });
+    timed(step.name, lowered->program, report, [&] {
+      step.run(*lowered);
+      tile::verify(lowered->program, lowered->ends);
+      if (lowered->loops) verify_loops(lowered->program, *lowered->loops);
+    });
     if (step.name == last) break;
   }
   return lowered;

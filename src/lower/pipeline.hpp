@@ -11,6 +11,7 @@
 #include "kernel/kernel.hpp"
 #include "lower/schedule.hpp"
 #include "target/lowering_step.hpp"
+#include "tile/lane_ends.hpp"
 #include "tile/program.hpp"
 
 namespace kw::lower {
@@ -38,11 +39,16 @@ struct Source {
   KernelSchedule schedule;
 };
 
+struct LoopPlan;
+
 // What a target's printer prints. It stays where it is: parts of it may refer to instructions of the program.
 struct Lowered {
   tile::Program program;
+  tile::LaneEnds ends;              // where loops over lanes end
+  std::unique_ptr<LoopPlan> loops;  // a CPU's (loop_plan.hpp); before its steps, and elsewhere: none
 
-  explicit Lowered(tile::Program made) : program(std::move(made)) {}
+  explicit Lowered(tile::Program made);
+  ~Lowered();
   Lowered(const Lowered&) = delete;
   Lowered& operator=(const Lowered&) = delete;
 };

@@ -18,17 +18,15 @@ using Lanes = std::vector<Symbol>;
 
 // Arrays beyond these are kept in memory of the thread's own: its stack may be small.
 constexpr int64_t kMostOfArray = 16 * 1024, kMostOfStack = 256 * 1024;
-constexpr int64_t kLine = 64;  // bytes to which arrays are aligned
 
-int64_t in_lines(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+int64_t in_lines(int64_t bytes) { return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment; }
 
 class PlaceFinder {
  public:
-  PlaceFinder(const tile::Program& program, LoopTree& tree, const std::vector<int>& ranks)
+  PlaceFinder(const tile::Program& program, LoopPlan& plan)
       : program_(program),
-        tree_(tree),
-        ranks_(ranks),
-        touches_(find_touches(program, tree.body)),
+        plan_(plan),
+        touches_(find_touches(program, plan.body)),
         roots_(program.values.size()),
         is_extended_(program.values.size()) {
     std::iota(roots_.begin(), roots_.end(), 0);
@@ -37,17 +35,14 @@ class PlaceFinder {
     });
   }
 
-  LoopPlan run() {
+  void run() {
     share();
-    LoopPlan plan;
-    plan.places.resize(program_.values.size());
+    plan_.places.assign(program_.values.size(), {});
     for (Value value = 0; value < count(); ++value)
-      if (!touches_.of[value].empty() && root(value) == value) place(value, plan);
+      if (!touches_.of[value].empty() && root(value) == value) place(value);
     for (Value value = 0; value < count(); ++value)
-      if (root(value) != value) plan.places[value] = plan.places[root(value)];
-    place_shared_buffers(plan);
-    plan.body = std::move(tree_.body);
-    return plan;
+      if (root(value) != value) plan_.places[value] = plan_.places[root(value)];
+    place_shared_buffers();
   }
 
  private:
@@ -72,7 +67,7 @@ class PlaceFinder {
 
   // Is it an array with all its lanes, which another of the same form could take over?
   bool is_whole_array(Value value) const {
-    if (tree_.is_repeated[value] || type(value).lanes.empty()) return false;
+    if (plan_.is_repeated[value] || type(value).lanes.empty()) return false;
     return spot_of({value}).lanes.size() == type(value).lanes.size();
   }
 
@@ -185,7 +180,8 @@ class PlaceFinder {
       for (const Touch& touch : touches_.of[value]) widen(spot, touch.block, touch.step);
     for (Symbol lane : type(values[0]).lanes)
       if (!is_open(spot.block, lane)) spot.lanes.push_back(lane);
-    std::sort(spot.lanes.begin(), spot.lanes.end(), [&](Symbol a, Symbol b) { return ranks_[a] < ranks_[b]; });
+    std::sort(spot.lanes.begin(), spot.lanes.end(),
+              [&](Symbol a, Symbol b) { return plan_.ranks[a] < plan_.ranks[b]; });
     return spot;
   }
 
@@ -209,11 +205,11 @@ class PlaceFinder {
     return false;
   }
 
-  void place(Value value, LoopPlan& plan) {
-    TilePlace& place = plan.places[value];
+  void place(Value value) {
+    TilePlace& place = plan_.places[value];
     place.storage = value;
     place.extended = is_extended_[value];
-    if (tree_.is_repeated[value]) {
+    if (plan_.is_repeated[value]) {
       place.home = is_constant(value) ? Home::kWritten : Home::kVariable;
       return;
     }
@@ -222,13 +218,13 @@ class PlaceFinder {
     place.lanes = spot.lanes;
     const bool is_set_later = std::any_of(sharing.begin(), sharing.end(),
                                           [&](Value one) { return touches_.is_set_later[one]; });
-    if (!spot.lanes.empty()) settle(value, plan);
+    if (!spot.lanes.empty()) settle(value);
     if ((!spot.lanes.empty() && place.home == Home::kStack) || (spot.lanes.empty() && is_set_later))
       (*touches_.blocks[spot.block].steps)[spot.step].declared.push_back(value);
   }
 
-  void settle(Value value, LoopPlan& plan) {
-    TilePlace& place = plan.places[value];
+  void settle(Value value) {
+    TilePlace& place = plan_.places[value];
     int64_t bytes = place.extended ? kExtendedBytes : held_bytes(type(value).dtype);
     for (Symbol lane : place.lanes) bytes *= tile::width_of(program_, lane);
     // Scratch memory is a block's: loops of their own have none.
@@ -238,8 +234,8 @@ class PlaceFinder {
       return;
     }
     place.home = Home::kScratch;
-    place.offset = plan.scratch_bytes;
-    plan.scratch_bytes += in_lines(bytes);
+    place.offset = plan_.scratch_bytes;
+    plan_.scratch_bytes += in_lines(bytes);
   }
 
   bool is_constant(Value value) const {
@@ -250,22 +246,18 @@ class PlaceFinder {
     return constants_.count(value) != 0;
   }
 
-  void place_shared_buffers(LoopPlan& plan) {
-    plan.shared.assign(program_.buffers.size(), 0);
+  void place_shared_buffers() {
+    plan_.shared.assign(program_.buffers.size(), 0);
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
       const tile::Buffer& buffer = program_.buffers[i];
       if (buffer.space != tile::Space::kShared) continue;
-      tile::Index last;
-      const std::vector<tile::Index> strides = tile::strides_of(buffer);
-      for (size_t at = 0; at < strides.size(); ++at) last = last + (buffer.shape[at] - tile::Index(1)) * strides[at];
-      plan.shared[i] = plan.scratch_bytes;
-      plan.scratch_bytes += in_lines((kernel::as_constant(last).value_or(0) + 1) * size_of(buffer.dtype));
+      plan_.shared[i] = plan_.scratch_bytes;
+      plan_.scratch_bytes += in_lines(bytes_of(buffer));
     }
   }
 
   const tile::Program& program_;
-  LoopTree& tree_;
-  const std::vector<int>& ranks_;
+  LoopPlan& plan_;
   Touches touches_;
   std::vector<Value> roots_;       // [value] who it shares an array with
   std::vector<bool> is_extended_;  // [value] is it an extended sum?
@@ -275,8 +267,6 @@ class PlaceFinder {
 
 }  // namespace
 
-LoopPlan place_tiles(const tile::Program& program, LoopTree tree, const std::vector<int>& ranks) {
-  return PlaceFinder(program, tree, ranks).run();
-}
+void place_tiles(const tile::Program& program, LoopPlan& plan) { PlaceFinder(program, plan).run(); }
 
 }  // namespace kw::lower

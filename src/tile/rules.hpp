@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernel/index.hpp"
+#include "tile/lane_ends.hpp"
 #include "tile/program.hpp"
 
 namespace kw::tile {
@@ -21,6 +22,7 @@ void check_declarations(const Program& program);
 struct Surroundings {
   std::vector<const Instruction*> loops;  // the outermost first
   bool conditional = false;               // in the body of an If
+  const LaneEnds& ends;                   // of lanes
 };
 
 // Operands, results and attributes of one instruction, whose values and symbols are known to exist. Yields are the

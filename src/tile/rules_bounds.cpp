@@ -14,7 +14,11 @@ namespace {
 class CornerSearch {
  public:
   CornerSearch(const Program& program, const Index& coordinate, const Index& extent, const Surroundings& surroundings)
-      : program_(program), coordinate_(coordinate), extent_(extent), values_(program.symbols.size()) {
+      : program_(program),
+        ends_(surroundings.ends),
+        coordinate_(coordinate),
+        extent_(extent),
+        values_(program.symbols.size()) {
     find_order(surroundings);
   }
 
@@ -38,6 +42,10 @@ class CornerSearch {
     std::vector<bool> used(program_.symbols.size());
     collect_symbols(coordinate_, used);
     collect_symbols(extent_, used);
+    for (const Instruction* loop : surroundings.loops) variables_.push_back(loop->symbol);
+    for (size_t symbol = 0; symbol < program_.symbols.size(); ++symbol)
+      if (const Index* end = used[symbol] ? end_of_lane(static_cast<Symbol>(symbol)) : nullptr)
+        collect_symbols(*end, used);
     std::vector<Choice> loops;
     for (auto loop = surroundings.loops.rbegin(); loop != surroundings.loops.rend(); ++loop) {
       if (!used[(*loop)->symbol]) continue;
@@ -62,6 +70,13 @@ class CornerSearch {
     int64_t low, high;
   };
 
+  // Masks leave out the points behind the last whole vector's own end.
+  const Index* end_of_lane(Symbol symbol) const {
+    if (program_.symbols[symbol].kind != SymbolKind::kLane) return nullptr;
+    const LaneEnd* found = end_of(ends_, symbol, variables_);
+    return found && !found->whole_vectors ? &found->end : nullptr;
+  }
+
   // What the symbol can be where those before it have their values; nothing where low > high.
   Ends ends_of(const Choice& choice) const {
     const SymbolInfo& info = program_.symbols[choice.symbol];
@@ -70,7 +85,10 @@ class CornerSearch {
       return {(range.low + range.divisor - 1) / range.divisor * range.divisor,
               range.high / range.divisor * range.divisor};
     if (info.kind == SymbolKind::kGrid) return {0, evaluate(info.count, values_) - 1};
-    if (!choice.loop) return {range.low, range.high};
+    if (!choice.loop) {
+      const Index* end = end_of_lane(choice.symbol);
+      return {range.low, end ? std::min(range.high, evaluate(*end, values_) - 1) : range.high};
+    }
     const int64_t begin = evaluate(choice.loop->begin, values_), end = evaluate(choice.loop->end, values_);
     if (begin >= end) return {0, -1};
     return {begin, begin + (end - 1 - begin) / choice.loop->step * choice.loop->step};
@@ -102,6 +120,8 @@ class CornerSearch {
   }
 
   const Program& program_;
+  const LaneEnds& ends_;
+  std::vector<Symbol> variables_;  // of the loops around
   const Index &coordinate_, &extent_;
   std::vector<Choice> order_;
   std::vector<int64_t> values_;  // [symbol]

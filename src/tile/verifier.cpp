@@ -27,10 +27,10 @@ bool has_known(const Program& program, const Index& index) {
 // Walks the instructions with what is defined and in scope.
 class ScopeWalk {
  public:
-  explicit ScopeWalk(const Program& program)
-      : program_(program), ranges_(ranges_of(program)), state_(program.values.size(), State::kUndefined) {}
+  ScopeWalk(const Program& program, const LaneEnds& ends)
+      : program_(program), ends_(ends), ranges_(ranges_of(program)), state_(program.values.size(), State::kUndefined) {}
 
-  void run() { walk(program_.body, {}); }
+  void run() { walk(program_.body, {.loops = {}, .conditional = false, .ends = ends_}); }
 
   const Instruction* at() const { return at_; }
   int count() const { return count_; }
@@ -165,6 +165,7 @@ class ScopeWalk {
   }
 
   const Program& program_;
+  const LaneEnds& ends_;
   const std::vector<kernel::SymbolRange> ranges_;
   std::vector<State> state_;  // [value]
   std::vector<Value> defined_;
@@ -185,11 +186,11 @@ int place_of(const Program& program, const Instruction* wanted) {
 
 bool has_known_symbols(const Program& program, const Index& index) { return has_known(program, index); }
 
-std::optional<Fault> first_fault(const Program& program) {
+std::optional<Fault> first_fault(const Program& program, const LaneEnds& ends) {
   try {
     check_declarations(program);
   } catch (const BrokenRule& rule) { return Fault{rule.message, -1}; }
-  ScopeWalk walk(program);
+  ScopeWalk walk(program, ends);
   try {
     walk.run();
   } catch (const BrokenRule& rule) { return Fault{rule.message, place_of(program, walk.at())}; }
@@ -197,8 +198,8 @@ std::optional<Fault> first_fault(const Program& program) {
   return std::nullopt;
 }
 
-std::string find_fault(const Program& program) {
-  const std::optional<Fault> fault = first_fault(program);
+std::string find_fault(const Program& program, const LaneEnds& ends) {
+  const std::optional<Fault> fault = first_fault(program, ends);
   if (!fault) return "";
   const Instruction* at = nullptr;
   int next = 0;
@@ -209,8 +210,8 @@ std::string find_fault(const Program& program) {
                      fault->message);
 }
 
-void verify(const Program& program) {
-  if (const std::string fault = find_fault(program); !fault.empty()) throw Error(ErrorKind::kInternal, fault);
+void verify(const Program& program, const LaneEnds& ends) {
+  if (const std::string fault = find_fault(program, ends); !fault.empty()) throw Error(ErrorKind::kInternal, fault);
 }
 
 }  // namespace kw::tile

@@ -25,6 +25,7 @@
 #include "support/error.hpp"
 #include "support/json_numbers.hpp"
 #include "support/text.hpp"
+#include "targets/cpu/lowering.hpp"
 #include "targets/triton/target.hpp"
 #include "tile/interpreter.hpp"
 #include "tile/text.hpp"
@@ -112,7 +113,8 @@ void print_triton(const kw::tile::Program& program) {
 
 void print_cpu(const kw::tile::Program& program) {
   kw::cpu::HelperSet helpers;
-  const std::string function = kw::cpu::print_tile_function(program, helpers).text;
+  const std::string function =
+      kw::cpu::print_tile_function(*kw::lower::lowered_by(kw::cpu::lowering_steps(), program), helpers).text;
   std::cout << kw::cpu::cpp_file(function, helpers);
 }
 

@@ -10,6 +10,7 @@
 #include "emit/cpu/tile_printer.hpp"
 #include "group_text.hpp"
 #include "support/text.hpp"
+#include "targets/cpu/lowering.hpp"
 #include "tile/text.hpp"
 
 using namespace kw;
@@ -29,7 +30,7 @@ std::vector<std::string> golden_files() {
 std::string printed(const GroupText& group, cpu::HelperSet& helpers) {
   const tile::Program tiles = cpu_tiles(group);
   EXPECT_EQ(tile::print_program(tile::parse_program(tile::print_program(tiles))), tile::print_program(tiles));
-  return cpu::print_tile_function(tiles, helpers).text;
+  return cpu::print_tile_function(*lower::lowered_by(cpu::lowering_steps(), tiles), helpers).text;
 }
 
 class CpuGolden : public testing::TestWithParam<std::string> {};

@@ -8,6 +8,7 @@
 #include "lower/pipeline.hpp"
 #include "lower/loop_plan.hpp"
 #include "support/error.hpp"
+#include "targets/cpu/lowering.hpp"
 #include "tile/text.hpp"
 
 namespace kw::lower {
@@ -16,7 +17,8 @@ namespace {
 std::string printed(const char* kernel, const char* schedule) {
   const kernel::Kernel parsed = kernel::parse_kernel(kernel);
   cpu::HelperSet helpers;
-  return cpu::print_tile_function(to_tiles(parsed, parse_schedule(std::string_view(schedule), parsed)), helpers).text;
+  const tile::Program program = to_tiles(parsed, parse_schedule(std::string_view(schedule), parsed));
+  return cpu::print_tile_function(*lowered_by(cpu::lowering_steps(), program), helpers).text;
 }
 
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
@@ -96,7 +98,7 @@ TEST(LongRows, AreSharedByThreads) {
   EXPECT_EQ(tile::print_program(tile::parse_program(tiles)), tiles);
   EXPECT_TRUE(cpu::takes_threads(program));
   cpu::HelperSet helpers;
-  const std::string text = cpu::print_tile_function(program, helpers).text;
+  const std::string text = cpu::print_tile_function(*lowered_by(cpu::lowering_steps(), program), helpers).text;
   EXPECT_TRUE(has(text, "#pragma omp parallel for simd reduction(max : ")) << text;
   EXPECT_THROW(tile::parse_program("program p {\n  grid row = 4\n  lane column = 8 shared\n  launch warps 4\n"
                                    "  buffer y: f32[4] output\n  %one: f32 = constant 1.0\n"

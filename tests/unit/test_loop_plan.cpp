@@ -6,7 +6,9 @@
 #include "lower/lane_ends.hpp"
 #include "lower/lane_order.hpp"
 #include "lower/loop_plan.hpp"
+#include "targets/cpu/lowering.hpp"
 #include "tile/text.hpp"
+#include "tile/verifier.hpp"
 
 namespace kw::lower {
 namespace {
@@ -36,7 +38,13 @@ std::string shape_of(const tile::Program& program, const std::vector<LoopStep>& 
   return text;
 }
 
-std::string shape_of(const tile::Program& program) { return shape_of(program, plan_loops(program).body); }
+// Of the program as it is, with its masks.
+std::shared_ptr<const LoopPlan> plan_of(const tile::Program& program) {
+  const auto lowered = lowered_by(cpu::lowering_steps().subspan(1), program);
+  return {lowered, &*lowered->loops};
+}
+
+std::string shape_of(const tile::Program& program) { return shape_of(program, plan_of(program)->body); }
 
 const TilePlace& place_of(const tile::Program& program, const LoopPlan& plan, const std::string& name) {
   for (size_t value = 0; value < program.values.size(); ++value)
@@ -58,10 +66,10 @@ TEST(LoopPlan, ElementwiseInstructionsShareALoopAndNeedNoArrays) {
   store y[block, row, column] <- %c
 )");
   EXPECT_EQ(shape_of(program), "row(column!(a b c store))");
-  const LoopPlan plan = plan_loops(program);
+  const auto plan = plan_of(program);
   for (const char* name : {"a", "b", "c"}) {
-    EXPECT_EQ(place_of(program, plan, name).home, Home::kVariable);
-    EXPECT_TRUE(place_of(program, plan, name).lanes.empty());
+    EXPECT_EQ(place_of(program, *plan, name).home, Home::kVariable);
+    EXPECT_TRUE(place_of(program, *plan, name).lanes.empty());
   }
 }
 
@@ -73,11 +81,11 @@ TEST(LoopPlan, WhatNeedsAFoldComesBehindItsLoopAndWhatIsKeptIsOneRow) {
   store y[block, row, column] <- %c
 )");
   EXPECT_EQ(shape_of(program), "row(column!(a total) column!(c store))");
-  const LoopPlan plan = plan_loops(program);
-  EXPECT_EQ(place_of(program, plan, "a").home, Home::kStack);
-  EXPECT_EQ(lanes_text(program, place_of(program, plan, "a").lanes), "column");
-  EXPECT_EQ(place_of(program, plan, "total").home, Home::kVariable);
-  EXPECT_EQ(plan.body[0].body[0].folds.size(), 1U);
+  const auto plan = plan_of(program);
+  EXPECT_EQ(place_of(program, *plan, "a").home, Home::kStack);
+  EXPECT_EQ(lanes_text(program, place_of(program, *plan, "a").lanes), "column");
+  EXPECT_EQ(place_of(program, *plan, "total").home, Home::kVariable);
+  EXPECT_EQ(plan->body[0].body[0].folds.size(), 1U);
 }
 
 TEST(LoopPlan, ALoadOfOtherLanesGoesBeforeTheLoopThatNeedsIt) {
@@ -102,9 +110,9 @@ TEST(LoopPlan, ConstantsAndConditionsOnPlacesAreRepeatedInsteadOfKept) {
   store y[block, row, column] <- %c where %inside
 )");
   EXPECT_EQ(shape_of(program), "row(column!(at inside a total) column!(c at inside store))");
-  const LoopPlan plan = plan_loops(program);
-  EXPECT_EQ(place_of(program, plan, "end").home, Home::kWritten);
-  EXPECT_EQ(place_of(program, plan, "inside").home, Home::kVariable);
+  const auto plan = plan_of(program);
+  EXPECT_EQ(place_of(program, *plan, "end").home, Home::kWritten);
+  EXPECT_EQ(place_of(program, *plan, "inside").home, Home::kVariable);
 }
 
 TEST(LoopPlan, CarriedArraysAreChangedWhereTheyStand) {
@@ -120,11 +128,11 @@ TEST(LoopPlan, CarriedArraysAreChangedWhereTheyStand) {
   }
   store y[block, m, n] <- %product
 )");
-  const LoopPlan plan = plan_loops(program);
-  const tile::Value sum = place_of(program, plan, "sum").storage;
-  for (const char* name : {"scaled", "next", "product"}) EXPECT_EQ(place_of(program, plan, name).storage, sum) << name;
-  EXPECT_EQ(lanes_text(program, place_of(program, plan, "b").lanes), "k n");
-  EXPECT_EQ(lanes_text(program, place_of(program, plan, "a").lanes), "m k");
+  const auto plan = plan_of(program);
+  const tile::Value sum = place_of(program, *plan, "sum").storage;
+  for (const char* name : {"scaled", "next", "product"}) EXPECT_EQ(place_of(program, *plan, name).storage, sum) << name;
+  EXPECT_EQ(lanes_text(program, place_of(program, *plan, "b").lanes), "k n");
+  EXPECT_EQ(lanes_text(program, place_of(program, *plan, "a").lanes), "m k");
 }
 
 TEST(LoopPlan, WhatIsNeededAfterwardsKeepsItsArray) {
@@ -140,10 +148,10 @@ TEST(LoopPlan, WhatIsNeededAfterwardsKeepsItsArray) {
   %last: f32[m, n] = add %product, %start_sum
   store y[block, m, n] <- %last
 )");
-  const LoopPlan plan = plan_loops(program);
-  EXPECT_NE(place_of(program, plan, "next").storage, place_of(program, plan, "sum").storage);
-  EXPECT_NE(place_of(program, plan, "start_sum").storage, place_of(program, plan, "sum").storage);
-  EXPECT_EQ(place_of(program, plan, "both").storage, place_of(program, plan, "sum").storage);
+  const auto plan = plan_of(program);
+  EXPECT_NE(place_of(program, *plan, "next").storage, place_of(program, *plan, "sum").storage);
+  EXPECT_NE(place_of(program, *plan, "start_sum").storage, place_of(program, *plan, "sum").storage);
+  EXPECT_EQ(place_of(program, *plan, "both").storage, place_of(program, *plan, "sum").storage);
 }
 
 TEST(LoopPlan, ValuesThatChangePlacesKeepTwoArrays) {
@@ -156,8 +164,8 @@ TEST(LoopPlan, ValuesThatChangePlacesKeepTwoArrays) {
   store z[block, column] <- %c
   store z[block, column + 16] <- %d
 )");
-  const LoopPlan plan = plan_loops(program);
-  EXPECT_NE(place_of(program, plan, "left").storage, place_of(program, plan, "right").storage);
+  const auto plan = plan_of(program);
+  EXPECT_NE(place_of(program, *plan, "left").storage, place_of(program, *plan, "right").storage);
 }
 
 TEST(LoopPlan, AStoreIsNotMovedAcrossALoadOfItsBuffer) {
@@ -180,10 +188,10 @@ TEST(LoopPlan, LargeArraysAreInTheThreadsScratch) {
   %d: f32[row, column] = div %c, %most
   store y[block, row, column] <- %d
 )");
-  const LoopPlan plan = plan_loops(program);
-  EXPECT_EQ(place_of(program, plan, "total").home, Home::kStack);
-  EXPECT_EQ(place_of(program, plan, "c").storage, place_of(program, plan, "a").storage);
-  EXPECT_EQ(plan.scratch_bytes, 0);  // 64 · 64 floats are as many as the stack takes
+  const auto plan = plan_of(program);
+  EXPECT_EQ(place_of(program, *plan, "total").home, Home::kStack);
+  EXPECT_EQ(place_of(program, *plan, "c").storage, place_of(program, *plan, "a").storage);
+  EXPECT_EQ(plan->scratch_bytes, 0);  // 64 · 64 floats are as many as the stack takes
   const tile::Program wider = program_of("row = 64, column = 128", R"(
   %a: f32[row, column] = load x[block, row, column / 2]
   %most: f32 = fold max %a over row, column
@@ -191,9 +199,9 @@ TEST(LoopPlan, LargeArraysAreInTheThreadsScratch) {
   %low: f32[row] = fold min %d over column
   store z[block, row] <- %low
 )");
-  const LoopPlan wide = plan_loops(wider);
-  EXPECT_EQ(place_of(wider, wide, "a").home, Home::kScratch);
-  EXPECT_EQ(wide.scratch_bytes, 64 * 128 * 4);
+  const auto wide = plan_of(wider);
+  EXPECT_EQ(place_of(wider, *wide, "a").home, Home::kScratch);
+  EXPECT_EQ(wide->scratch_bytes, 64 * 128 * 4);
 }
 
 TEST(LoopPlan, ColumnsOfProductsAreTheInnermostLanes) {
@@ -226,7 +234,7 @@ TEST(LoopPlan, LoopsThatEndWhereABlockStandsMakeBlocksUneven) {
   }
   store z[block, column] <- %total
 )");
-    return plan_loops(program).is_uneven;
+    return plan_of(program)->is_uneven;
   };
   EXPECT_TRUE(is_uneven("block * 16 + 16"));
   EXPECT_FALSE(is_uneven("64"));
@@ -236,7 +244,7 @@ TEST(LoopPlan, LoopsThatEndWhereABlockStandsMakeBlocksUneven) {
 
 // "column: 60 - start", or nothing.
 std::string ends_of(const std::string& lines) {
-  const EndedProgram ended = end_lanes(program_of("row = 4, column = 16", R"(
+  tile::Program program = program_of("row = 4, column = 16", R"(
   %zero: f32 = constant 0.0
   %before: f32[row] = constant 0.0
   %bound: i32 = constant 60
@@ -244,12 +252,12 @@ std::string ends_of(const std::string& lines) {
     %at: i32[column] = index start + column
     %inside: b1[column] = less %at, %bound
     %a: f32[row, column] = load x[block, row, start + column] where %inside otherwise 0.0
-)" + lines + "  }\n"));
+)" + lines + "  }\n");
   std::string text;
-  for (const auto& [place, end] : ended.ends)
-    text += ended.program.symbols[place.first].name + ": " +
-            kernel::print_index(
-                end.end, {[&](tile::Symbol symbol) { return ended.program.symbols[symbol].name; }, " / ", " % ", {}});
+  for (const auto& [place, end] : end_lanes(program))
+    text += program.symbols[place.first].name + ": " +
+            kernel::print_index(end.end,
+                                {[&](tile::Symbol symbol) { return program.symbols[symbol].name; }, " / ", " % ", {}});
   return text;
 }
 
@@ -264,6 +272,25 @@ TEST(LaneEnds, MaskedStoresAndFoldsOfNothingEndALane) {
                            "%s: f32[row, column], %t: f32[row] = scan sum %a along column after %before\n"})
     EXPECT_EQ(ends_of(std::string(scan) + "store y[block, row, start + column] <- %s where %inside\n"),
               "column: -1 * start + 60");
+}
+
+TEST(LaneEnds, StandForTheMasksThatKeepAccessesInsideTheirBuffers) {
+  tile::Program program = program_of("row = 4, column = 16", R"(
+  %bound: i32 = constant 64
+  for start = 0 to 72 step 16 {
+    %at: i32[column] = index start + column
+    %inside: b1[column] = less %at, %bound
+    %a: f32[row, column] = load x[block, row, start + column] where %inside otherwise 0.0
+    store y[block, row, start + column] <- %a where %inside
+  }
+)");
+  tile::LaneEnds ends = end_lanes(program);
+  EXPECT_EQ(tile::find_fault(program, ends), "");
+  EXPECT_NE(tile::find_fault(program).find("dimension 2 of buffer 'x' is left: 64 outside 64"), std::string::npos)
+      << tile::find_fault(program);
+  ends.begin()->second.end = ends.begin()->second.end + tile::Index(1);
+  EXPECT_NE(tile::find_fault(program, ends).find("dimension 2 of buffer 'x' is left: 64 outside 64"), std::string::npos)
+      << tile::find_fault(program, ends);
 }
 
 TEST(LaneEnds, WhatSeesPointsBehindTheEndKeepsThem) {
@@ -282,7 +309,7 @@ TEST(LaneEnds, WhatSeesPointsBehindTheEndKeepsThem) {
 }
 
 TEST(LaneEnds, WhatGoesFromOneEndToAnotherKeepsAllPoints) {
-  const std::string text = R"(
+  tile::Program program = program_of("column = 16", R"(
   %none: f32[column] = constant 0.0
   %bound: i32 = constant 60
   for start = 0 to 60 step 16 carry %sum: f32[column] = %none -> %total {
@@ -294,8 +321,8 @@ TEST(LaneEnds, WhatGoesFromOneEndToAnotherKeepsAllPoints) {
   }
   %all: f32 = fold sum %total over column
   store z[block, 0] <- %all
-)";
-  EXPECT_TRUE(end_lanes(program_of("column = 16", text)).ends.empty());
+)");
+  EXPECT_TRUE(end_lanes(program).empty());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "kernel/text.hpp"
 #include "lower/pipeline.hpp"
 #include "support/error.hpp"
+#include "targets/cpu/lowering.hpp"
 #include "tile/interpreter.hpp"
 #include "tile/text.hpp"
 
@@ -79,7 +80,7 @@ std::string fault_of(const std::string& text, const std::string& schedule) {
 
 std::string printed(const tile::Program& program) {
   cpu::HelperSet helpers;
-  return cpu::print_tile_function(program, helpers).text;
+  return cpu::print_tile_function(*lowered_by(cpu::lowering_steps(), program), helpers).text;
 }
 
 TEST(Scatters, StoreInTheOrderOfTheirPoints) {

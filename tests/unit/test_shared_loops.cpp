@@ -9,6 +9,7 @@
 #include "lower/loop_plan.hpp"
 #include "lower/shared_loops.hpp"
 #include "support/error.hpp"
+#include "targets/cpu/lowering.hpp"
 #include "tile/interpreter.hpp"
 #include "tile/text.hpp"
 
@@ -40,7 +41,7 @@ std::string refusal(const char* kernel, const char* schedule) {
 
 std::string printed(const tile::Program& program) {
   cpu::HelperSet helpers;
-  return cpu::print_tile_function(program, helpers).text;
+  return cpu::print_tile_function(*lowered_by(cpu::lowering_steps(), program), helpers).text;
 }
 
 TEST(SharedLoops, HaveNothingBetweenOneAndTheNext) {
@@ -144,9 +145,9 @@ TEST(RowsOfLoops, AreOverwrittenByWhatReadsThemLast) {
         R"({"row":{"loop":1},"column":{"tile":256,"simd":true}})");
   };
   const tile::Program last = norm("  y[row, column] = twice - total\n  z[row, column] = total\n");
-  EXPECT_TRUE(cpu::reads_before_it_writes(last, 0, 1));
+  EXPECT_TRUE(cpu::reads_before_it_writes(*lowered_by(cpu::lowering_steps(), last), 0, 1));
   const tile::Program first = norm("  y[row, column] = twice\n  z[row, column] = twice - total\n");
-  EXPECT_FALSE(cpu::reads_before_it_writes(first, 0, 1));
+  EXPECT_FALSE(cpu::reads_before_it_writes(*lowered_by(cpu::lowering_steps(), first), 0, 1));
 }
 
 // Two loops over the same elements, one behind the other: the second reads again what the first has written over.
@@ -156,7 +157,7 @@ TEST(SharedLoops, WhatColumnsAreFoldedOverIsNotWrittenBetweenTheirLoops) {
       "  twice = x[row, column] * 2.0\n  total = sum(twice; row)\n  y[row, column] = twice\n"
       "  z[row, column] = twice - total\n}",
       R"({"row":{"tile":8},"column":{"tile":16,"simd":true}})");
-  EXPECT_FALSE(cpu::reads_before_it_writes(columns, 0, 1));
+  EXPECT_FALSE(cpu::reads_before_it_writes(*lowered_by(cpu::lowering_steps(), columns), 0, 1));
 }
 
 // --- Short rows ---

@@ -16,6 +16,7 @@
 #include "random_kernels.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "targets/cpu/lowering.hpp"
 #include "tile/interpreter.hpp"
 #include "tile/text.hpp"
 
@@ -78,7 +79,8 @@ void* compiled(std::vector<Trial>& trials) {
   std::string functions;
   for (Trial& trial : trials) {
     trial.program.name += "_" + std::to_string(trial.seed);
-    const cpu::PrintedTile printed = cpu::print_tile_function(trial.program, helpers);
+    const cpu::PrintedTile printed = cpu::print_tile_function(*lower::lowered_by(cpu::lowering_steps(), trial.program),
+                                                              helpers);
     functions += printed.text + entry_of(trial, printed);
   }
   const std::filesystem::path folder = std::filesystem::temp_directory_path() /
@@ -142,10 +144,11 @@ TEST(TilesOnCpu, RandomKernelsUnderRandomSchedulesComputeWhatTheyMean) {
         ASSERT_TRUE(close(found.at(buffer.name)[i], expected[i], largest))
             << "seed " << trial.seed << ": " << buffer.name << "[" << i << "] is " << found.at(buffer.name)[i]
             << ", not " << expected[i] << "\n"
-            << kernel::print_kernel(trial.kernel) << tile::print_program(trial.program) << [&] {
-                 cpu::HelperSet helpers;
-                 return cpu::print_tile_function(trial.program, helpers).text;
-               }();
+            << kernel::print_kernel(trial.kernel) << tile::print_program(trial.program) <<
+            [&] {
+              cpu::HelperSet helpers;
+              return cpu::print_tile_function(*lower::lowered_by(cpu::lowering_steps(), trial.program), helpers).text;
+            }();
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "lower/pipeline.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "targets/cpu/lowering.hpp"
 #include "targets/triton/target.hpp"
 #include "tile/text.hpp"
 
@@ -65,7 +66,7 @@ std::string triton_text(const tile::Program& program) {
 
 std::string cpu_text(const tile::Program& program) {
   cpu::HelperSet helpers;
-  return cpu::print_tile_function(program, helpers).text;
+  return cpu::print_tile_function(*lower::lowered_by(cpu::lowering_steps(), program), helpers).text;
 }
 
 TEST(TilePrinters, LoweredKernelsReadLikeTheGoldenFiles) {

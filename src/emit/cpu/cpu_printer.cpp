@@ -29,8 +29,8 @@ def run_checked(kernel: str, *arguments: int) -> None:
 class CpuPrinter : public TargetPrinter {
  public:
   std::string device() const override { return "cpu"; }
-  bool reads_before_it_writes(const tile::Program& tiles, int read, int written) const override {
-    return cpu::reads_before_it_writes(tiles, read, written);
+  bool reads_before_it_writes(const lower::Lowered& lowered, int read, int written) const override {
+    return cpu::reads_before_it_writes(lowered, read, written);
   }
 
   // The system hands out large blocks anew at each allocation, and each of their pages costs a fault.
@@ -47,9 +47,9 @@ class CpuPrinter : public TargetPrinter {
     cpu::HelperSet helpers;
     std::string functions, parameters;
     for (const auto& lowered : program.lowered) {
-      const tile::Program& tiles = lowered->program;
-      const cpu::PrintedTile printed = cpu::print_tile_function(tiles, helpers);
+      const cpu::PrintedTile printed = cpu::print_tile_function(*lowered, helpers);
       functions += (functions.empty() ? "" : "\n") + printed.text;
+      const tile::Program& tiles = lowered->program;
       parameters += fmt::format("    (\"{}\", {}, {}),\n", tiles.name, cpu::pointer_count(tiles),
                                 printed.takes_threads ? 1 : 0);
     }
@@ -61,14 +61,15 @@ class CpuPrinter : public TargetPrinter {
   }
 
   std::string launch(const Program& program, const TileStep& step, const TileStep*) const override {
-    const tile::Program& tiles = program.tiles[step.program];
+    const tile::Program& tiles = program.lowered[step.program]->program;
     if (step.repetition) cpu::refuse_tile(tiles, "repeated launches");
     return call(tiles, step.tensors, step.offsets);
   }
 
   std::string trailer(const Program& program) const override {
     if (program.tiles.empty()) return "";
-    const bool some = std::any_of(program.tiles.begin(), program.tiles.end(), cpu::refuses_indices);
+    const bool some = std::any_of(program.lowered.begin(), program.lowered.end(),
+                                  [](const auto& lowered) { return cpu::refuses_indices(lowered->program); });
     return std::string(cpu::kLoaderText) + (some ? kRunCheckedText : "");
   }
 

@@ -49,7 +49,8 @@ class Moments {
 
 }  // namespace
 
-bool reads_before_it_writes(const tile::Program& program, int read, int written) {
+bool reads_before_it_writes(const lower::Lowered& lowered, int read, int written) {
+  const tile::Program& program = lowered.program;
   if (!program.grid.empty()) return false;
   std::set<Value> loaded;
   bool moves = false, folds = false;
@@ -59,10 +60,10 @@ bool reads_before_it_writes(const tile::Program& program, int read, int written)
     if (one.kind == Kind::kLoad && one.access.buffer == read) loaded.insert(one.results[0]);
     if (one.kind == Kind::kStore && one.access.buffer == written) moves = moves || loaded.count(one.operands[0]) != 0;
   });
-  const lower::LoopPlan plan = lower::plan_loops(program);
+  const std::vector<LoopStep>& nests = lowered.loops->body;
   // Nests are of elements of their own (regions), but where one folds what another reads again.
-  if (folds) return !moves && Moments(read, written).read_first(plan.body);
-  return !moves && std::all_of(plan.body.begin(), plan.body.end(),
+  if (folds) return !moves && Moments(read, written).read_first(nests);
+  return !moves && std::all_of(nests.begin(), nests.end(),
                                [&](const LoopStep& nest) { return Moments(read, written).read_first({nest}); });
 }
 

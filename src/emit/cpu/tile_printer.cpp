@@ -11,6 +11,7 @@
 #include "lower/loop_tree.hpp"
 #include "kernel/operations.hpp"
 #include "lower/walks.hpp"
+#include "support/error.hpp"
 #include "support/text.hpp"
 
 namespace kw::cpu {
@@ -38,10 +39,9 @@ void for_each_instruction(const LoopStep& step, const Visit& visit) {
 
 class TilePrinter {
  public:
-  TilePrinter(const tile::Program& program, HelperSet& helpers)
-      : ended_(lower::end_lanes(program)),
-        program_(ended_.program),
-        plan_(lower::plan_loops(program_, ended_.ends)),
+  TilePrinter(const tile::Program& program, const lower::LoopPlan& plan, HelperSet& helpers)
+      : program_(program),
+        plan_(plan),
         at_(program_, plan_, helpers),
         accesses_(at_),
         uses_(program.values.size()),
@@ -560,9 +560,8 @@ class TilePrinter {
     at_.out.close();
   }
 
-  const lower::EndedProgram ended_;
   const tile::Program& program_;
-  const lower::LoopPlan plan_;
+  const lower::LoopPlan& plan_;
   TileContext at_;
   TileAccesses accesses_;
   std::vector<int> uses_;                  // [value]
@@ -583,8 +582,9 @@ class TilePrinter {
 
 }  // namespace
 
-PrintedTile print_tile_function(const tile::Program& program, HelperSet& helpers) {
-  return TilePrinter(program, helpers).run();
+PrintedTile print_tile_function(const lower::Lowered& lowered, HelperSet& helpers) {
+  KW_ASSERT(lowered.loops, "a program for a CPU has loops before it is printed");
+  return TilePrinter(lowered.program, *lowered.loops, helpers).run();
 }
 
 }  // namespace kw::cpu

@@ -1,10 +1,11 @@
-// Prints a tile program as a C++ function whose threads run the blocks of the grid. What a CPU has to decide,
-// lower::plan_loops has decided: this is spelling.
+// Prints a tile program as a C++ function whose threads run the blocks of the grid. What a CPU has to decide, its steps
+// of lowering have decided (targets/cpu/lowering.hpp): this is spelling.
 #pragma once
 
 #include <string>
 
 #include "emit/cpu/helper_sections.hpp"
+#include "lower/pipeline.hpp"
 #include "tile/program.hpp"
 
 namespace kw::cpu {
@@ -16,13 +17,13 @@ struct PrintedTile {
   bool refuses_indices = false;  // it returns null, or an index that PyTorch would refuse and the size of its dimension
 };
 
-// Adds the helpers that the function calls. Throws kInternal for what has no C++ form: memory and barriers of several
-// blocks, scans of places and those in an order of their own.
-PrintedTile print_tile_function(const tile::Program& program, HelperSet& helpers);
+// Of a program with its loops. Adds the helpers that the function calls. Throws kInternal for what has no C++ form:
+// memory and barriers of several blocks, scans of places and those in an order of their own.
+PrintedTile print_tile_function(const lower::Lowered& lowered, HelperSet& helpers);
 
 // Of a program whose loops read each element of `read` where they store it to `written`: is the function done with the
 // element then, so that both may lie in one memory? A call that moves memory may not move it to itself.
-bool reads_before_it_writes(const tile::Program& program, int read, int written);
+bool reads_before_it_writes(const lower::Lowered& lowered, int read, int written);
 
 // What print_tile_function says of the function.
 size_t pointer_count(const tile::Program& program);

@@ -207,8 +207,8 @@ std::vector<std::string> with_options(const Launchable& one, std::vector<std::st
 class TritonPrinter : public TargetPrinter {
  public:
   std::string device() const override { return "cuda"; }
-  bool reads_before_it_writes(const tile::Program& tiles, int read, int written) const override {
-    return triton::reads_before_it_writes(tiles, read, written);
+  bool reads_before_it_writes(const lower::Lowered& lowered, int read, int written) const override {
+    return triton::reads_before_it_writes(lowered.program, read, written);
   }
 
   bool launches_by_address() const override { return true; }

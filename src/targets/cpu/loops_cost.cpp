@@ -8,6 +8,7 @@
 #include "lower/lane_bounds.hpp"
 #include "lower/loop_plan.hpp"
 #include "targets/cpu/cost.hpp"
+#include "targets/cpu/lowering.hpp"
 
 namespace kw::cpu {
 
@@ -340,9 +341,9 @@ class NestEstimate {
 
 KernelEstimate estimate_loops(const tile::Program& program, const DeviceDescription& device) {
   KernelEstimate total;
-  const lower::LoopPlan plan = lower::plan_loops(program);
-  for (const LoopStep& one : plan.body) {
-    const KernelEstimate nest = NestEstimate(program, plan, device).run(one);
+  const auto priced = priced_loops(program);
+  for (const LoopStep& one : priced->loops->body) {
+    const KernelEstimate nest = NestEstimate(priced->program, *priced->loops, device).run(one);
     total.memory_bytes += nest.memory_bytes;
     total.cache_bytes += nest.cache_bytes;
     total.flops += nest.flops;

@@ -6,6 +6,7 @@
 #include "support/error.hpp"
 #include "targets/cpu/cost.hpp"
 #include "targets/cpu/language.hpp"
+#include "targets/cpu/lowering.hpp"
 #include "targets/cpu/meanings.hpp"
 #include "targets/cpu/schedulers.hpp"
 
@@ -57,6 +58,8 @@ class CpuTarget : public Target {
   void join_groups(const Graph& graph, Schedule& schedule, const DeviceDescription& device) const override {
     schedule = join_products(graph, std::move(schedule), device, kLibraryRates);
   }
+
+  std::span<const lower::TargetStep> lowering_steps() const override { return cpu::lowering_steps(); }
 
   KernelEstimate estimate(const tile::Program& program, const DeviceDescription& device) const override {
     return cpu::estimate_of(program, device);

@@ -1,0 +1,265 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "lower/lane_bounds.hpp"
+#include "lower/loop_rules.hpp"
+#include "lower/loop_text.hpp"
+#include "lower/loop_tree.hpp"
+#include "lower/walks.hpp"
+
+namespace kw::lower {
+namespace {
+
+using tile::Instruction;
+using tile::Kind;
+using tile::kNoValue;
+using tile::Symbol;
+using tile::Value;
+
+// Where an instruction is in the program: directly in this body.
+using Body = const std::vector<Instruction>*;
+
+class StepChecker {
+ public:
+  StepChecker(const tile::Program& program, const LoopPlan& plan)
+      : program_(program),
+        plan_(plan),
+        masks_(program),
+        has_places_(!plan.places.empty()),
+        made_(program.values.size()),
+        made_in_(program.values.size()),
+        declared_(program.values.size()) {
+    note_bodies(program.body);
+  }
+
+  void run() {
+    check_block(plan_.body, &program_.body, {});
+    tile::for_each(program_.body, [&](const Instruction& one) { check_count(one); });
+  }
+
+ private:
+  const std::string& name(Value value) const { return program_.values[value].name; }
+  const std::string& name_of_lane(Symbol lane) const { return program_.symbols[lane].name; }
+  const std::vector<Symbol>& lanes(Value value) const { return program_.values[value].type.lanes; }
+  bool is_repeated(Value value) const { return plan_.is_repeated[value]; }
+  bool is_repeated(const Instruction& one) const { return one.results.size() == 1 && is_repeated(one.results[0]); }
+  // The loop over the lane around; none: nullptr.
+  const LoopStep* loop_over(Symbol lane, const std::vector<const LoopStep*>& loops) const {
+    for (const LoopStep* loop : loops)
+      if (loop->lane == lane) return loop;
+    return nullptr;
+  }
+  bool is_open(Symbol lane) const { return loop_over(lane, open_) != nullptr; }
+
+  template <typename... Arguments>
+  void require(bool holds, std::string_view rule, const Arguments&... arguments) const {
+    if (!holds)
+      throw BrokenLoopRule{fmt::vformat(rule, fmt::make_format_args(arguments...)),
+                           at_ ? print_step(program_, *at_) : ""};
+  }
+
+  void note_bodies(const std::vector<Instruction>& body) {
+    for (const Instruction& one : body) {
+      bodies_[&one] = &body;
+      note_bodies(one.body);
+      note_bodies(one.otherwise_body);
+    }
+  }
+
+  // --- Every instruction stands once ---
+
+  void check_count(const Instruction& one) {
+    at_ = nullptr;
+    const std::string text = one.results.empty() ? "an instruction without results" : "'%" + name(one.results[0]) + "'";
+    const int count = counts_[&one];
+    if (is_repeated(one)) return require(one.kind != Kind::kConstant || count == 0, "{} is a constant in a loop", text);
+    require(count > 0, "{} stands nowhere", text);
+    require(count == 1, "{} stands {} times, and is not repeated", text, count);
+    require(!is_simple_fold(one) || begun_.count(&one) != 0, "{} is a fold that no loop begins", text);
+    require(!is_simple_scan(one) || begun_.count(&one) != 0, "{} is a scan that no loop begins", text);
+  }
+
+  // --- Blocks, and what is declared in them ---
+
+  // `yields`: what the body's owner takes at its end.
+  void check_block(const std::vector<LoopStep>& steps, Body body, const std::vector<Value>& yields) {
+    std::vector<Value> own;
+    for (const LoopStep& step : steps) {
+      at_ = &step;
+      for (Value value : step.declared) declare(value, own);
+      if (step.instruction) check_instruction(step, body, own);
+      else check_lane(step, body);
+    }
+    for (Value value : yields) use(value);
+    for (Value value : own) declared_[value] = false;
+  }
+
+  void declare(Value value, std::vector<Value>& own) {
+    require(!declared_[value], "'%{}' is declared where it is declared already", name(value));
+    declared_[value] = true;
+    own.push_back(value);
+  }
+
+  // What is made stands in an array or a variable that is there, or in a variable of its own from here on.
+  void make(Value value, std::vector<Value>& own) {
+    made_[value] = true;
+    made_in_[value] = open_;
+    if (!has_places_) return;
+    const TilePlace& place = plan_.places[value];
+    if (place.storage == kNoValue || place.home == Home::kWritten) return;
+    for (Symbol lane : lanes(value))
+      require(is_open(lane) || tile::has_lane(place.lanes, lane), "'%{}' is made outside a loop over '{}'", name(value),
+              name_of_lane(lane));
+    if (place.home == Home::kScratch || declared_[place.storage]) return;
+    require(place.home == Home::kVariable, "'%{}' is in an array that is not declared", name(value));
+    declare(place.storage, own);
+  }
+
+  void use(Value value) const {
+    if (value == kNoValue || !has_places_) return;
+    const TilePlace& place = plan_.places[value];
+    if (place.home == Home::kWritten) return;
+    require(made_[value], "'%{}' is used before it is made", name(value));
+    require(place.home == Home::kScratch || declared_[place.storage], "'%{}' is used where it is not declared",
+            name(value));
+    for (Symbol lane : lanes(value)) {
+      if (tile::has_lane(place.lanes, lane)) continue;
+      require(is_open(lane), "'%{}' is used outside a loop over '{}'", name(value), name_of_lane(lane));
+      require(loop_over(lane, made_in_[value]) == loop_over(lane, open_), "'%{}' is of another loop over '{}'",
+              name(value), name_of_lane(lane));
+    }
+  }
+
+  // --- Loops over lanes ---
+
+  void check_lane(const LoopStep& loop, Body body) {
+    const bool is_lane = loop.lane >= 0 && loop.lane < static_cast<Symbol>(program_.symbols.size()) &&
+                         program_.symbols[loop.lane].kind == tile::SymbolKind::kLane;
+    if (!is_lane) throw BrokenLoopRule{"a loop is over no lane", ""};
+    require(!is_open(loop.lane), "a loop over '{}' is inside another one", name_of_lane(loop.lane));
+    for (const auto* bounds : {&loop.begins, &loop.ends})
+      for (const LaneBound& bound : *bounds) use(bound.value);
+    for (const Instruction* fold : loop.folds) check_fold(*fold, loop);
+    for (const Instruction* scan : loop.scans) check_scan(*scan, loop);
+    check_runs(loop);
+    const std::set<Value> known = known_;
+    known_.insert(loop.known.begin(), loop.known.end());
+    open_.push_back(&loop);
+    check_block(loop.body, body, {});
+    open_.pop_back();
+    known_ = known;
+    at_ = &loop;
+    for (const Instruction* fold : loop.folds) {
+      require(counts_[fold] == 1, "'%{}' begins before a loop that does not fold it", name(fold->results[0]));
+      made_[fold->results[0]] = true;
+    }
+  }
+
+  void check_fold(const Instruction& fold, const LoopStep& loop) {
+    const std::string& result = name(fold.results[0]);
+    require(is_simple_fold(fold) && tile::has_lane(fold.lanes, loop.lane),
+            "'%{}' begins before a loop over another lane than it folds", result);
+    require(begun_.insert(&fold).second, "'%{}' begins twice", result);
+    for (Symbol lane : fold.lanes)
+      require(!is_open(lane), "'%{}' begins inside a loop over '{}', which it folds", result, name_of_lane(lane));
+  }
+
+  void check_scan(const Instruction& scan, const LoopStep& loop) {
+    const std::string& result = name(scan.results[0]);
+    require(is_simple_scan(scan) && scan.from == loop.lane, "'%{}' begins before a loop over another lane", result);
+    require(scan.reversed == loop.reversed, "'%{}' goes the other way than its loop", result);
+    require(begun_.insert(&scan).second, "'%{}' begins twice", result);
+    for (size_t i = tile::scanned_operands(scan); i < scan.operands.size(); ++i) use(scan.operands[i]);
+  }
+
+  void check_runs(const LoopStep& loop) const {
+    for (const LoopStep& step : loop.body) {
+      require(!loop.simd || step.instruction, "a loop whose iterations run side by side has a loop inside");
+      const bool moves = step.instruction &&
+                         (step.instruction->kind == Kind::kLoad || step.instruction->kind == Kind::kStore);
+      require(!loop.moves || moves, "a loop that moves memory does something else, too");
+    }
+  }
+
+  // --- Instructions ---
+
+  void check_instruction(const LoopStep& step, Body body, std::vector<Value>& own) {
+    const Instruction& one = *step.instruction;
+    const auto found = bodies_.find(&one);
+    if (found == bodies_.end()) throw BrokenLoopRule{"an instruction is not one of the program's", ""};
+    require(found->second == body || is_repeated(one), "it stands in another body than in the program");
+    ++counts_[&one];
+    check_uses(one);
+    check_shared(step);
+    if (one.kind == Kind::kFor) {
+      for (Value value : one.arguments) make(value, own);
+      check_inside(step.body, &one.body, one.yields, step.known);
+    } else if (one.kind == Kind::kIf) {
+      check_inside(step.body, &one.body, one.yields, step.known);
+      check_inside(step.otherwise_body, &one.otherwise_body, one.otherwise_yields, step.known);
+    }
+    at_ = &step;
+    for (Value value : one.results) {
+      make(value, own);
+      if (is_simple_fold(one)) made_[value] = false;  // until its loop is done
+    }
+  }
+
+  void check_inside(const std::vector<LoopStep>& steps, Body body, const std::vector<Value>& yields,
+                    const std::set<Value>& more) {
+    const std::set<Value> known = known_;
+    known_.insert(more.begin(), more.end());
+    check_block(steps, body, yields);
+    known_ = known;
+  }
+
+  void check_uses(const Instruction& one) const {
+    for_each_use(one, [&](Value value, Use use) {
+      if (use != Use::kPoint) return;
+      for (Symbol lane : lanes(value))
+        require(is_open(lane) || (one.from == lane && (one.kind == Kind::kScan || one.kind == Kind::kUnstack)),
+                "it reads '%{}' outside a loop over '{}'", name(value), name_of_lane(lane));
+    });
+    const bool has_body = one.kind == Kind::kFor || one.kind == Kind::kIf;  // whose yields are used at its end
+    for (Value value : has_body ? one.operands : masks_.inputs_of(one, known_))
+      if (!lies_in_memory(one, value)) use(value);
+    if (has_body) use(one.until);
+  }
+
+  // A sort may read its rows from where they are loaded.
+  bool lies_in_memory(const Instruction& sort, Value value) const {
+    return sort.kind == Kind::kScan && kernel::is_sort(sort.reduce) && is_repeated(value);
+  }
+
+  void check_shared(const LoopStep& step) const {
+    const bool is_loop = step.instruction->kind == Kind::kFor;
+    require(step.shared == 0 || (is_loop && step.instruction->shared), "threads share what is no shared loop");
+    if (step.shared <= 1) return;
+    require(step.body.size() == 1 && step.body[0].shared == step.shared - 1,
+            "threads share it with a loop that is not all it does");
+  }
+
+  const tile::Program& program_;
+  const LoopPlan& plan_;
+  const Masks masks_;
+  const bool has_places_;
+  std::vector<bool> made_;                             // [value]
+  std::vector<std::vector<const LoopStep*>> made_in_;  // [value] the loops over lanes around
+  std::vector<bool> declared_;                         // [value]
+  std::map<const Instruction*, Body> bodies_;
+  std::map<const Instruction*, int> counts_;
+  std::set<const Instruction*> begun_;
+  std::set<Value> known_;              // comparisons that hold here
+  std::vector<const LoopStep*> open_;  // loops over lanes around
+  const LoopStep* at_ = nullptr;
+};
+
+}  // namespace
+
+void check_steps(const tile::Program& program, const LoopPlan& plan) { StepChecker(program, plan).run(); }
+
+}  // namespace kw::lower

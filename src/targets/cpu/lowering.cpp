@@ -1,0 +1,55 @@
+#include "targets/cpu/lowering.hpp"
+
+#include "lower/first_places.hpp"
+#include "lower/lane_bounds.hpp"
+#include "lower/lane_ends.hpp"
+#include "lower/lane_order.hpp"
+#include "lower/loop_ends.hpp"
+#include "lower/loop_marks.hpp"
+#include "lower/loop_plan.hpp"
+#include "lower/loop_tree.hpp"
+#include "lower/packed.hpp"
+#include "lower/repeated.hpp"
+#include "lower/tile_places.hpp"
+
+namespace kw::cpu {
+
+namespace {
+
+using lower::Lowered;
+
+constexpr lower::TargetStep kSteps[] = {
+    {"end-lanes", [](Lowered& made) { made.ends = lower::end_lanes(made.program); }},
+    {"order-lanes",
+     [](Lowered& made) {
+       made.loops = std::make_unique<lower::LoopPlan>();
+       made.loops->ranks = lower::rank_lanes(made.program);
+     }},
+    {"repeat-values",
+     [](Lowered& made) { made.loops->is_repeated = lower::find_repeated(made.program, made.loops->ranks); }},
+    {"loops",
+     [](Lowered& made) {
+       made.loops->body = lower::build_loops(made.program, made.loops->ranks, made.loops->is_repeated);
+     }},
+    {"bound-lanes",
+     [](Lowered& made) { lower::bound_lanes(made.program, made.ends, made.loops->is_repeated, made.loops->body); }},
+    {"place-repeated",
+     [](Lowered& made) { lower::place_repeated(made.program, made.loops->is_repeated, made.loops->body); }},
+    {"places", [](Lowered& made) { lower::place_tiles(made.program, *made.loops); }},
+    {"marks", [](Lowered& made) { lower::mark_loops(made.program, *made.loops); }},
+    {"packed", [](Lowered& made) { lower::pack(made.program, made.loops->places); }},
+    {"loop-ends", [](Lowered& made) { lower::end_loops(made.ends, made.loops->body); }},
+    {"first-places", [](Lowered& made) { lower::end_after_first_places(made.program, *made.loops); }},
+};
+
+}  // namespace
+
+std::span<const lower::TargetStep> lowering_steps() { return kSteps; }
+
+std::unique_ptr<const Lowered> priced_loops(const tile::Program& program) {
+  auto made = std::make_unique<Lowered>(program);
+  for (const lower::TargetStep& step : lowering_steps().subspan(1)) step.run(*made);
+  return made;
+}
+
+}  // namespace kw::cpu

@@ -1,0 +1,248 @@
+// Loop plans as text, golden files that KW_UPDATE_GOLDEN=1 prints again, and plans that break a rule.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "kernel/text.hpp"
+#include "lower/loop_text.hpp"
+#include "lower/loop_verifier.hpp"
+#include "support/text.hpp"
+#include "targets/cpu/lowering.hpp"
+#include "tile/text.hpp"
+
+namespace kw::lower {
+namespace {
+
+const std::string kGolden = KW_GOLDEN_DIR;
+
+struct Golden {
+  const char *name, *kernel, *schedule;
+};
+constexpr Golden kGoldens[] = {
+    {"softmax", "softmax", R"({"row":{"grid":4},"column":{"loop":64,"online":true}})"},
+    {"softmax_rows", "softmax", R"({"row":{"loop":1,"threads":true},"column":{"tile":256,"simd":true}})"},
+    {"attention", "attention",
+     R"({"head":{"grid":1},"query":{"grid":16},"key":{"loop":16,"online":true},"feature":{"tile":16},
+         "value":{"tile":16}})"},
+    {"running", "running", R"({"row":{"grid":4},"column":{"loop":32}})"},
+    {"scatter_owners", "scatter",
+     R"({"column":{"loop":1,"simd":true},"row":{"loop":1},"nest":["row","column"],"in_order":true,"owners":4})"},
+};
+
+TEST(LoopGolden, PlansReadLikeTheFiles) {
+  const char* update = std::getenv("KW_UPDATE_GOLDEN");
+  for (const Golden& golden : kGoldens) {
+    const kernel::Kernel kernel = kernel::parse_kernel(read_file(kGolden + "/kernel/" + golden.kernel + ".kernel"));
+    const auto made = lowered_by(cpu::lowering_steps(),
+                                 to_tiles(kernel, parse_schedule(std::string_view(golden.schedule), kernel)));
+    const std::string text = print_loops(made->program, *made->loops);
+    const std::string path = kGolden + "/loops/" + golden.name + ".loops";
+    if (update && std::string(update) == "1") write_file_atomically(path, text);
+    EXPECT_EQ(read_file(path), text) << "KW_UPDATE_GOLDEN=1 writes " << path;
+  }
+}
+
+TEST(LoopText, SaysAfterEachStepWhatIsThere) {
+  const kernel::Kernel kernel = kernel::parse_kernel(read_file(kGolden + "/kernel/softmax.kernel"));
+  const tile::Program program = to_tiles(kernel, parse_schedule(std::string_view(kGoldens[1].schedule), kernel));
+  const auto after = [&](std::string_view step) {
+    const auto made = lowered_by(cpu::lowering_steps(), program, nullptr, step);
+    return made->loops ? print_loops(made->program, *made->loops) : "";
+  };
+  EXPECT_EQ(after("end-lanes"), "");
+  EXPECT_EQ(after("order-lanes"), "loops of softmax\n  order column\n");
+  const std::string loops = after("loops"), places = after("places"), marks = after("marks");
+  EXPECT_EQ(loops.find("places\n"), std::string::npos) << loops;
+  EXPECT_EQ(places.find("simd"), std::string::npos) << places;
+  EXPECT_NE(places.find("places\n"), std::string::npos) << places;
+  EXPECT_NE(marks.find("simd"), std::string::npos) << marks;
+}
+
+// --- The verifier ---
+
+// Of each row, what is left of its elements' sum; and a wider array, in scratch memory.
+constexpr const char* kRows = R"(program rows {
+  grid block = 2
+  lane row = 4, column = 16, wide = 8192
+  launch warps 4
+  buffer x: f32[2, 64, 64] input
+  buffer y: f32[2, 64, 64] output
+  buffer w: f32[8192] input
+  buffer v: f32[8192] output
+  %a: f32[row, column] = load x[block, row, column]
+  %total: f32[row] = fold sum %a over column
+  %c: f32[row, column] = div %a, %total
+  store y[block, row, column] <- %c
+  %b: f32[wide] = load w[wide]
+  %d: f32[wide] = exp %b
+  %most: f32 = fold max %d over wide
+  %e: f32[wide] = sub %d, %most
+  %least: f32 = fold min %e over wide
+  %f: f32[wide] = sub %e, %least
+  %g: f32[wide] = sub %b, %f
+  store v[wide] <- %g
+  for at = 0 to 4 carry %sum: f32 = %least -> %end {
+    %next: f32 = add %sum, %most
+    yield %next
+  }
+  store y[block, 1, 1] <- %end
+}
+)";
+
+struct Broken {
+  std::shared_ptr<const Lowered> made = lowered_by(cpu::lowering_steps(), tile::parse_program(kRows));
+  const tile::Program& program = made->program;
+  LoopPlan plan = *made->loops;
+
+  tile::Value value(const std::string& name) const {
+    for (size_t i = 0; i < program.values.size(); ++i)
+      if (program.values[i].name == name) return static_cast<tile::Value>(i);
+    throw std::runtime_error("no value is called " + name);
+  }
+  TilePlace& place(const std::string& name) { return plan.places[value(name)]; }
+
+  // The list of steps that has the loop or instruction with this text, and where in it.
+  std::pair<std::vector<LoopStep>*, size_t> find(const std::string& text, std::vector<LoopStep>& steps) const {
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (print_step(program, steps[i]).starts_with(text)) return {&steps, i};
+      if (const auto found = find(text, steps[i].body); found.first) return found;
+    }
+    return {nullptr, 0};
+  }
+  LoopStep& step(const std::string& text) {
+    const auto [steps, place] = find(text, plan.body);
+    if (!steps) throw std::runtime_error("no step is " + text);
+    return (*steps)[place];
+  }
+  void erase(const std::string& text) {
+    const auto [steps, place] = find(text, plan.body);
+    if (!steps) throw std::runtime_error("no step is " + text);
+    steps->erase(steps->begin() + static_cast<std::ptrdiff_t>(place));
+  }
+
+  std::string fault() const { return find_loop_fault(program, plan); }
+};
+
+TEST(LoopVerifier, TakesWhatTheStepsMake) {
+  EXPECT_EQ(Broken().fault(), "") << print_loops(Broken().program, Broken().plan);
+  EXPECT_EQ(Broken().place("b").home, Home::kScratch);
+}
+
+TEST(LoopVerifier, EveryInstructionStandsOnceWhereTheProgramHasIt) {
+  Broken missing;
+  missing.erase("store y");
+  EXPECT_EQ(missing.fault(), "loops of tile program 'rows': an instruction without results stands nowhere");
+  Broken twice;
+  twice.plan.body.push_back(twice.step("store y"));
+  EXPECT_EQ(twice.fault(), "loops of tile program 'rows', 'store y': it reads '%c' outside a loop over 'row'");
+  Broken again;
+  again.step("lane row").body.push_back(again.step("lane row").body.back());
+  EXPECT_EQ(again.fault(), "loops of tile program 'rows': '%c' stands 2 times, and is not repeated");
+  Broken moved;
+  LoopStep loop = moved.step("lane row");
+  moved.erase("lane row");
+  moved.step("for at").body.push_back(loop);
+  EXPECT_EQ(moved.fault(), "loops of tile program 'rows', '%a': it stands in another body than in the program");
+  Broken other;
+  const tile::Program copy = other.program;
+  other.step("%next").instruction = &copy.body[0];
+  EXPECT_EQ(other.fault(), "loops of tile program 'rows': an instruction is not one of the program's");
+}
+
+TEST(LoopVerifier, LanesAreOpenOrInArrays) {
+  Broken outside;
+  LoopStep& row = outside.step("lane row");
+  const LoopStep column = row.body.back();
+  row.body.back() = column.body.front();
+  EXPECT_EQ(outside.fault(), "loops of tile program 'rows', '%c': it reads '%a' outside a loop over 'column'");
+  Broken inside;
+  inside.step("lane column").lane = inside.plan.body[0].lane;
+  EXPECT_NE(inside.fault().find("is inside another one"), std::string::npos) << inside.fault();
+  Broken kept;
+  kept.place("a").home = Home::kVariable;
+  kept.place("a").lanes.clear();
+  EXPECT_EQ(kept.fault(), "loops of tile program 'rows', '%c': '%a' is of another loop over 'column'");
+}
+
+TEST(LoopVerifier, ValuesAreMadeAndDeclaredBeforeTheyAreUsed) {
+  Broken early;
+  LoopStep& row = early.step("lane row");
+  std::swap(row.body.front().body, row.body.back().body);
+  EXPECT_EQ(early.fault(), "loops of tile program 'rows', '%c': '%a' is used before it is made");
+  Broken undeclared;
+  LoopStep& first = undeclared.step("lane row").body.front();
+  ASSERT_FALSE(first.declared.empty());
+  std::erase(first.declared, undeclared.value("a"));
+  EXPECT_EQ(undeclared.fault(), "loops of tile program 'rows', '%a': '%a' is in an array that is not declared");
+  Broken twice;
+  twice.step("lane row").body.back().declared.push_back(twice.value("a"));
+  EXPECT_NE(twice.fault().find("'%a' is declared where it is declared already"), std::string::npos) << twice.fault();
+  Broken fold;  // read by the loop that makes it
+  LoopStep& column = fold.step("lane row").body.front();
+  column.body.push_back(fold.step("lane row").body.back().body.front());
+  EXPECT_EQ(fold.fault(), "loops of tile program 'rows', '%c': '%total' is used before it is made");
+}
+
+TEST(LoopVerifier, FoldsBeginBeforeLoopsOverTheirLanes) {
+  Broken never;
+  never.step("lane row").body.front().folds.clear();
+  EXPECT_NE(never.fault(), "");
+  Broken elsewhere;
+  std::swap(elsewhere.step("lane row").folds, elsewhere.step("lane row").body.front().folds);
+  EXPECT_EQ(
+      elsewhere.fault(),
+      "loops of tile program 'rows', 'lane row = 4 folds %total': '%total' begins before a loop over another lane "
+      "than it folds");
+  Broken twice;
+  auto& folds = twice.step("lane row").body.front().folds;
+  folds.push_back(folds.front());
+  EXPECT_NE(twice.fault().find("'%total' begins twice"), std::string::npos) << twice.fault();
+}
+
+TEST(LoopVerifier, MarksFitTheirLoops) {
+  Broken simd;
+  simd.step("lane row").simd = true;
+  EXPECT_EQ(simd.fault(),
+            "loops of tile program 'rows', 'lane row = 4 simd': a loop whose iterations run side by side has a loop "
+            "inside");
+  Broken moves;
+  moves.step("lane column").moves = true;
+  EXPECT_NE(moves.fault().find("a loop that moves memory does something else, too"), std::string::npos);
+  Broken shared;
+  shared.step("for at").shared = 1;
+  EXPECT_EQ(shared.fault(), "loops of tile program 'rows', 'for at shared 1': threads share what is no shared loop");
+}
+
+TEST(LoopVerifier, PlacesFitWhatTheyHold) {
+  Broken lanes;
+  lanes.place("a").lanes.clear();
+  EXPECT_NE(lanes.fault(), "");
+  Broken packed;
+  packed.place("total").packed = true;
+  EXPECT_EQ(packed.fault(), "loops of tile program 'rows': '%total' is packed, and no float of 16 bits or fewer");
+  Broken written;
+  written.place("total").home = Home::kWritten;
+  EXPECT_EQ(written.fault(), "loops of tile program 'rows': '%total' is written where it is used, but no constant");
+  Broken storage;
+  storage.place("total").storage = storage.value("a");
+  EXPECT_NE(storage.fault(), "");
+}
+
+TEST(LoopVerifier, ScratchMemoryIsNotSharedByWhatIsNeededAtOnce) {
+  Broken overlap;
+  ASSERT_NE(overlap.place("b").storage, overlap.place("d").storage);
+  const int64_t offset = overlap.place("b").offset;
+  for (TilePlace& place : overlap.plan.places)
+    if (place.home == Home::kScratch) place.offset = offset;
+  EXPECT_NE(overlap.fault().find("overlap in the scratch memory"), std::string::npos) << overlap.fault();
+  Broken beyond;
+  beyond.plan.scratch_bytes -= 64;
+  EXPECT_NE(beyond.fault().find("leaves the scratch memory"), std::string::npos) << beyond.fault();
+  Broken taken;  // %b is read after %d is made
+  for (const char* name : {"d", "e", "f"}) taken.place(name) = taken.place("b");
+  EXPECT_EQ(taken.fault(), "loops of tile program 'rows': '%b' is still needed when '%d' takes its place");
+}
+
+}  // namespace
+}  // namespace kw::lower
