@@ -73,6 +73,28 @@ TEST(LoopPlan, ElementwiseInstructionsShareALoopAndNeedNoArrays) {
   }
 }
 
+TEST(LoopPlan, StoresComeBehindLoads) {
+  const tile::Program program = program_of("row = 4, column = 16", R"(
+  %a: f32[row, column] = load x[block, row, column]
+  store y[block, row, column] <- %a
+  %b: f32[column] = load w[column]
+  %c: f32[row, column] = mul %a, %b
+  store z[block, column] <- %c
+)");
+  EXPECT_EQ(shape_of(program), "row(column!(a b store c store))");
+}
+
+TEST(LoopPlan, StoresStayBeforeLoadsOfWhatTheyWrite) {
+  const tile::Program program = program_of("row = 4, column = 16", R"(
+  %a: f32[row, column] = load x[block, row, column]
+  store y[block, row, column] <- %a
+  %b: f32[row, column] = load y[block, row, column]
+  %c: f32[row, column] = mul %a, %b
+  store x[block, row, column] <- %c
+)");
+  EXPECT_EQ(shape_of(program), "row(column!(a store b c store))");
+}
+
 TEST(LoopPlan, WhatNeedsAFoldComesBehindItsLoopAndWhatIsKeptIsOneRow) {
   const tile::Program program = program_of("row = 4, column = 16", R"(
   %a: f32[row, column] = load x[block, row, column]

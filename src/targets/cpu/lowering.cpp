@@ -4,6 +4,7 @@
 #include "lower/lane_bounds.hpp"
 #include "lower/lane_ends.hpp"
 #include "lower/lane_order.hpp"
+#include "lower/late_stores.hpp"
 #include "lower/loop_ends.hpp"
 #include "lower/loop_marks.hpp"
 #include "lower/loop_plan.hpp"
@@ -35,6 +36,7 @@ constexpr lower::TargetStep kSteps[] = {
      [](Lowered& made) { lower::bound_lanes(made.program, made.ends, made.loops->is_repeated, made.loops->body); }},
     {"place-repeated",
      [](Lowered& made) { lower::place_repeated(made.program, made.loops->is_repeated, made.loops->body); }},
+    {"late-stores", [](Lowered& made) { lower::put_stores_behind_loads(made.loops->body); }},
     {"places", [](Lowered& made) { lower::place_tiles(made.program, *made.loops); }},
     {"marks", [](Lowered& made) { lower::mark_loops(made.program, *made.loops); }},
     {"packed", [](Lowered& made) { lower::pack(made.program, made.loops->places); }},
