@@ -1,4 +1,5 @@
 // Tile programs as text of a target: golden files, printed again with KW_UPDATE_GOLDEN=1, and what has no such form.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -138,6 +139,36 @@ TEST(TilePrinters, VariablesThatDependOnEachOtherAreSetTogether) {
       "    yield %b, %a\n  }\n  store y[0] <- %c\n  store y[1] <- %d\n}\n");
   const std::string text = triton_text(program);
   EXPECT_NE(text.find("a_before = c\n        c = d\n        d = a_before\n"), std::string::npos) << text;
+}
+
+// Quotients and remainders of numbers of the block that would be written three times or more.
+TEST(TilePrinters, RepeatedPartsOfIndicesHaveNames) {
+  const auto text = [](const std::string& body) {
+    return triton_text(tile::parse_program(
+        "program phases {\n  grid phase = 8\n  lane column = 16\n  launch warps 4\n  buffer x: f32[4, 2, 2, 16] input\n"
+        "  buffer y: f32[4, 2, 2, 16] output\n" +
+        body + "}\n"));
+  };
+  const std::string load = "  %a{}: f32[column] = load x[0, phase / 2 % 2, {}, column]\n",
+                    store = "  store y[0, phase / 2 % 2, 1, column] <- %a1\n";
+  const auto loads = [&](const std::string& number, const std::string& place) {
+    return fmt::format(fmt::runtime(load), number, place);
+  };
+  const std::string twice = text(loads("1", "0") + store);
+  EXPECT_EQ(twice.find("phase_over_2_mod_2"), std::string::npos) << twice;
+  const std::string thrice = text(loads("1", "0") + loads("2", "phase % 2") + store);
+  EXPECT_NE(thrice.find("    phase_over_2_mod_2 = phase // 2 % 2\n"), std::string::npos) << thrice;
+  EXPECT_EQ(thrice.find("// 2", thrice.find("// 2") + 1), std::string::npos) << thrice;
+  EXPECT_EQ(thrice.find("phase_mod_2"), std::string::npos) << thrice;
+  // In the loop whose variable it is of.
+  const std::string looped = text(
+      "  for a_long_name_of_several_loops_step = 0 to 8 {\n"
+      "    %b: f32[column] = load x[a_long_name_of_several_loops_step / 2, a_long_name_of_several_loops_step / 4, "
+      "a_long_name_of_several_loops_step / 4, column]\n"
+      "    store y[a_long_name_of_several_loops_step / 2, a_long_name_of_several_loops_step / 4, 0, column] <- %b\n  "
+      "}\n");
+  EXPECT_NE(looped.find("        step_over_4 = a_long_name_of_several_loops_step // 4\n"), std::string::npos) << looped;
+  EXPECT_EQ(looped.find("step_over_2"), std::string::npos) << looped;
 }
 
 // Bags of rows: a block's loop ends where the longest of its bags does, and no later.

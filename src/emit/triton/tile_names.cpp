@@ -10,6 +10,7 @@
 
 #include "emit/python_text.hpp"
 #include "emit/triton/helpers.hpp"
+#include "emit/triton/index_parts.hpp"
 #include "emit/triton/tile_atomics.hpp"
 #include "emit/triton/tile_symbols.hpp"
 #include "support/text.hpp"
@@ -73,6 +74,7 @@ IndexNames::IndexNames(const tile::Program& program)
       ranges_(tile::ranges_of(program)) {
   std::vector<const Instruction*> loops;
   visit(program.body, loops);
+  name_repeated_parts();
   find_in_place();
 }
 
@@ -194,9 +196,7 @@ void IndexNames::define(const Index& index, const std::vector<const Instruction*
   const Index text = spelled_out(index);
   if (known == named_.end()) {
     const std::vector<Symbol> lanes = tile::lanes_of(program_, index);
-    const std::string base = program_.symbols[lanes.back()].name + "_index";
-    std::string name = base;
-    for (int number = 2; is_taken(name); ++number) name = fmt::format("{}_{}", base, number);
+    const std::string name = unused_name(program_.symbols[lanes.back()].name + "_index");
     const auto symbol = static_cast<Symbol>(program_.symbols.size() + named_.size());
     const kernel::Interval reach = kernel::range_of(index, ranges_);
     named_.push_back({index, symbol, name, lanes, may_overflow(text), {}});
@@ -206,6 +206,93 @@ void IndexNames::define(const Index& index, const std::vector<const Instruction*
   if (std::find(known->scopes.begin(), known->scopes.end(), scope) != known->scopes.end()) return;
   known->scopes.push_back(scope);
   definitions_[scope].push_back({known->name, text});
+}
+
+std::string IndexNames::unused_name(const std::string& base) const {
+  std::string name = base;
+  for (int number = 2; is_taken(name); ++number) name = fmt::format("{}_{}", base, number);
+  return name;
+}
+
+void IndexNames::name_repeated_parts() {
+  while (const std::optional<Index> part = widest_repeated()) name_part(*part);
+}
+
+std::optional<Index> IndexNames::widest_repeated() const {
+  constexpr int kLeast = 3;
+  std::vector<std::pair<Index, int>> counts;
+  const auto count = [&](const Index& index) {
+    for_each_part(index, [&](const Index& part) {
+      const auto known = std::find_if(counts.begin(), counts.end(), [&](const auto& one) { return one.first == part; });
+      if (known != counts.end()) ++known->second;
+      else if (lanes_of(part).empty()) counts.emplace_back(part, 1);
+    });
+  };
+  for (const auto& [loop, definitions] : definitions_)
+    for (const Definition& one : definitions) count(one.index);
+  tile::for_each(program_.body, [&](const Instruction& one) {
+    if (one.kind == Kind::kIndex) count(shortened(one.index));
+    if (one.mode != tile::CopyMode::kPlain) return;
+    for (const tile::Coordinate& coordinate : one.access.coordinates) count(shortened(coordinate.index));
+  });
+  std::optional<Index> widest;
+  size_t width = 0;
+  for (const auto& [part, times] : counts)
+    if (const size_t size = spelled(part, {}).size(); times >= kLeast && size > width) {
+      widest = part;
+      width = size;
+    }
+  return widest;
+}
+
+void IndexNames::name_part(const Index& part) {
+  const auto symbol = static_cast<Symbol>(program_.symbols.size() + named_.size());
+  const std::string name = unused_name(name_of_part(part, [&](Symbol one) { return name_of(one); }));
+  const kernel::Interval reach = kernel::range_of(part, ranges_);
+  named_.push_back({part, symbol, name, {}, may_overflow(part), scopes_of(part), true});
+  ranges_.push_back({reach.low, reach.high});
+  for (auto& [loop, definitions] : definitions_)
+    for (Definition& one : definitions) one.index = definition_of(one.name);
+  for (const Instruction* scope : named_.back().scopes) {
+    std::vector<Definition>& definitions = definitions_[scope];
+    const auto user = std::find_if(definitions.begin(), definitions.end(),
+                                   [&](const Definition& one) { return kernel::uses(one.index, symbol); });
+    definitions.insert(user, {name, definition_of(name)});
+  }
+}
+
+Index IndexNames::definition_of(const std::string& name) const {
+  const auto named = std::find_if(named_.begin(), named_.end(), [&](const Named& one) { return one.name == name; });
+  if (!named->is_part) return spelled_out(named->index);
+  Index part = named->index;
+  kernel::IndexFactor& factor = part.terms[0].factors[0];
+  factor.dividend = std::make_shared<const Index>(shortened(*factor.dividend));
+  return part;
+}
+
+std::vector<const Instruction*> IndexNames::scopes_of(const Index& part) const {
+  std::vector<const Instruction*> scopes, loops;
+  const auto note = [&](const Index& index) {
+    bool stands_there = false;
+    for_each_part(index, [&](const Index& one) { stands_there = stands_there || one == part; });
+    if (!stands_there) return;
+    const Instruction* scope = nullptr;
+    for (const Instruction* loop : loops)
+      if (kernel::uses(part, loop->symbol)) scope = loop;
+    if (std::find(scopes.begin(), scopes.end(), scope) == scopes.end()) scopes.push_back(scope);
+  };
+  const std::function<void(const std::vector<Instruction>&)> walk = [&](const std::vector<Instruction>& body) {
+    for (const Instruction& one : body) {
+      if (one.kind == Kind::kIndex) note(one.index);
+      for (const tile::Coordinate& coordinate : one.access.coordinates) note(coordinate.index);
+      if (one.kind == Kind::kFor) loops.push_back(&one);
+      walk(one.body);
+      if (one.kind == Kind::kFor) loops.pop_back();
+      walk(one.otherwise_body);
+    }
+  };
+  walk(program_.body);
+  return scopes;
 }
 
 const std::vector<IndexNames::Definition>& IndexNames::at(const Instruction* loop) const {
@@ -234,12 +321,23 @@ Index IndexNames::spelled_out(const Index& index) const {
   Index result(index.constant);
   for (const kernel::IndexTerm& term : index.terms) {
     kernel::IndexTerm copy = term;
-    for (kernel::IndexFactor& factor : copy.factors)
-      if (factor.kind != kernel::IndexFactor::Kind::kSymbol)
-        factor.dividend = std::make_shared<const Index>(shortened(*factor.dividend));
+    for (kernel::IndexFactor& factor : copy.factors) {
+      if (factor.kind == kernel::IndexFactor::Kind::kSymbol) continue;
+      const Named* part = part_of(factor);
+      if (part) factor = kernel::symbol_index(part->symbol).terms[0].factors[0];
+      else factor.dividend = std::make_shared<const Index>(shortened(*factor.dividend));
+    }
     result.terms.push_back(std::move(copy));
   }
   return result;
+}
+
+const IndexNames::Named* IndexNames::part_of(const kernel::IndexFactor& factor) const {
+  Index alone;
+  alone.terms = {{1, {factor}}};
+  const auto found = std::find_if(named_.begin(), named_.end(),
+                                  [&](const Named& one) { return one.is_part && one.index == alone; });
+  return found == named_.end() ? nullptr : &*found;
 }
 
 std::string IndexNames::name_of(Symbol symbol) const {
@@ -300,8 +398,9 @@ bool IndexNames::may_overflow(const Index& index) const {
 std::string IndexNames::widened(Symbol symbol, const std::string& text) const {
   const size_t count = program_.symbols.size();
   if (static_cast<size_t>(symbol) >= count && named_[symbol - count].wide) return text;
-  // Triton's interpreter makes Python's numbers of loops' variables, which have no `to`.
-  if (static_cast<size_t>(symbol) < count && program_.symbols[symbol].kind == tile::SymbolKind::kLoop)
+  // Triton's interpreter makes Python's numbers of loops' variables, and of their parts, which have no `to`.
+  if (static_cast<size_t>(symbol) < count ? program_.symbols[symbol].kind == tile::SymbolKind::kLoop
+                                          : named_[symbol - count].is_part)
     return fmt::format("tl.cast({}, tl.int64)", text);
   return text + ".to(tl.int64)";
 }

@@ -58,6 +58,15 @@ class IndexNames {
   void note(const tile::Index& index, const std::vector<const tile::Instruction*>& loops);
   void define(const tile::Index& index, const std::vector<const tile::Instruction*>& loops);
   void find_in_place();
+  // Quotients and remainders that no lane moves, and that would be written three times or more, get names: the widest
+  // first, since what only stands in a part that has a name is written once.
+  void name_repeated_parts();
+  std::optional<tile::Index> widest_repeated() const;
+  void name_part(const tile::Index& part);
+  // The bodies in which the symbols of the part are known, of all indices that it is written in.
+  std::vector<const tile::Instruction*> scopes_of(const tile::Index& part) const;
+  std::string unused_name(const std::string& base) const;
+  tile::Index definition_of(const std::string& name) const;  // of what has the name, with names for its parts
 
   bool may_overflow(const tile::Index& index) const;
   std::string widened(tile::Symbol symbol, const std::string& text) const;
@@ -77,7 +86,9 @@ class IndexNames {
     std::vector<tile::Symbol> lanes;
     bool wide;                                     // of 64 bits
     std::vector<const tile::Instruction*> scopes;  // loops that define it; nullptr: the program
+    bool is_part = false;                          // a quotient or remainder that no lane moves
   };
+  const Named* part_of(const kernel::IndexFactor& factor) const;  // that is named; nullptr for others
   std::vector<Named> named_;
 };
 
