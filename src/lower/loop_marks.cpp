@@ -142,14 +142,16 @@ bool is_uneven(const tile::Program& program) {
 
 class Marker {
  public:
-  Marker(const tile::Program& program, const std::vector<int>& ranks) : program_(program), ranks_(ranks) {}
+  Marker(const tile::Program& program, const LoopPlan& plan) : program_(program), plan_(plan) {}
 
-  void mark(std::vector<LoopStep>& steps) const {
+  // `shares_lane`: threads share a lane around.
+  void mark(std::vector<LoopStep>& steps, bool shares_lane = false) const {
     for (LoopStep& step : steps) {
-      if (!step.instruction) mark_lane(step);
+      if (!step.instruction) mark_lane(step, shares_lane);
       else if (step.instruction->kind == Kind::kFor) mark_for(step);
-      mark(step.body);
-      mark(step.otherwise_body);
+      else if (step.instruction->kind == Kind::kDot) mark_dot(step);
+      mark(step.body, shares_lane || (!step.instruction && step.shared > 0));
+      mark(step.otherwise_body, shares_lane);
     }
   }
 
@@ -162,7 +164,7 @@ class Marker {
     step.is_short = step.simd && Counter(program_, step.instruction->symbol).is_short(step.body, step.instruction->end);
   }
 
-  void mark_lane(LoopStep& step) const {
+  void mark_lane(LoopStep& step, bool shares_lane) const {
     step.simd = std::all_of(step.body.begin(), step.body.end(), [&](const LoopStep& inner) {
       return inner.instruction && is_vectorisable(program_, *inner.instruction, step.lane);
     });
@@ -171,25 +173,44 @@ class Marker {
       step.unroll = kRowsAtOnce;
     }
     step.moves = moves(program_, step);
+    step.shared = program_.symbols[step.lane].shared && !shares_lane && !step.moves ? 1 : 0;
     step.is_short = step.simd && program_.symbols[step.lane].simd &&
                     Counter(program_, step.lane).is_short(step.body, tile::width_of(program_, step.lane));
+  }
+
+  // By the function where columns lie side by side in both arrays.
+  void mark_dot(LoopStep& step) const {
+    const Instruction& dot = *step.instruction;
+    const auto has = [&](size_t operand, Symbol lane) {
+      return tile::has_lane(program_.values[dot.operands[operand]].type.lanes, lane);
+    };
+    const TilePlace& sum = plan_.places[dot.results[0]];
+    Symbol& column = step.product.column;
+    for (Symbol lane : sum.lanes)
+      if (has(1, lane) != has(2, lane)) column = lane;
+    if (column < 0) return;
+    const TilePlace& right = plan_.places[dot.operands[has(1, column) ? 1 : 2]];
+    const bool is_dense = stride_of(program_, right, column) == 1 && stride_of(program_, sum, column) == 1;
+    const DType dtype = program_.values[dot.results[0]].type.dtype;
+    const bool is_float = dtype == DType::f32 || is_narrow_float(dtype);
+    step.product.way = is_dense && is_float ? Product::Way::kCall : Product::Way::kColumns;
   }
 
   // Rows of a walk that goes along them in memory: side by side they would be gathered.
   bool is_across_walk(const LoopStep& loop) const {
     return std::any_of(loop.body.begin(), loop.body.end(), [&](const LoopStep& step) {
-      return is_simple_scan(*step.instruction) && ranks_[step.instruction->from] > ranks_[loop.lane];
+      return is_simple_scan(*step.instruction) && plan_.ranks[step.instruction->from] > plan_.ranks[loop.lane];
     });
   }
 
   const tile::Program& program_;
-  const std::vector<int>& ranks_;
+  const LoopPlan& plan_;
 };
 
 }  // namespace
 
 void mark_loops(const tile::Program& program, LoopPlan& plan) {
-  Marker(program, plan.ranks).mark(plan.body);
+  Marker(program, plan).mark(plan.body);
   plan.is_uneven = is_uneven(program);
 }
 

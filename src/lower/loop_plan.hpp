@@ -1,7 +1,7 @@
 // How a CPU runs one block of a tile program: which instructions share loops over lanes, and where every tile lives.
 // A printer of C++ spells this plan and decides nothing. `loop_text.hpp` prints it, `loop_verifier.hpp` checks it.
 //
-// Reading order: LaneBound → LoopStep → TilePlace → LoopPlan.
+// Reading order: LaneBound → Product → LoopStep → TilePlace → LoopPlan.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,17 @@ struct LaneBound {
 };
 
 // A loop over a lane, or one instruction. A block is a list of steps; a For and an If have blocks of their own.
+// How a dot is computed.
+struct Product {
+  enum class Way {
+    kSums,     // each element as a sum, whose terms run side by side
+    kColumns,  // columns side by side, one row and one term after the other
+    kCall,     // by a function that keeps blocks of sums in registers
+  };
+  Way way = Way::kSums;
+  tile::Symbol column = -1;  // the innermost lane of the result that only one operand has; -1: none
+};
+
 struct LoopStep {
   const tile::Instruction* instruction = nullptr;  // none: a loop over `lane`
   tile::Symbol lane = -1;
@@ -33,16 +44,17 @@ struct LoopStep {
   bool moves = false;                   // the loop moves runs of memory as they are, each by one call
   bool reversed = false;                // the loop goes from the end to the start
   int unroll = 0;                       // so many iterations stand one behind the other
-  int shared = 0;                       // a For: loops, this one first, that threads share together
+  int shared = 0;                       // loops, this one first, that threads share together
   bool is_short = false;                // the variable is counted in 32 bits
   std::vector<const tile::Instruction*> folds;  // they begin before this loop and are complete behind it
   std::vector<const tile::Instruction*> scans;  // simple ones that go along this loop
   std::vector<tile::Value> declared;            // variables and arrays that are declared before this step
+  Product product;                              // of a dot
   std::vector<LoopStep> body, otherwise_body;
 };
 
 enum class Home {
-  kWritten,   // a constant: written where it is used
+  kWritten,   // a constant, or a position that is only compared: written where it is used
   kVariable,  // one element at a time, in the loops that make and use it
   kStack,     // an array on the stack
   kScratch,   // an array in the thread's scratch memory
@@ -54,6 +66,7 @@ struct TilePlace {
   tile::Value storage = tile::kNoValue;
   std::vector<tile::Symbol> lanes;  // of an array, in the order of memory; what is missing is open where it is used
   bool packed = false;              // a float of 16 bits or fewer that is only moved, or sorted: held in its own bits
+  bool has_statement = false;       // a variable with a statement of its own, however short its text is
   bool extended = false;            // an extended sum: held in more digits than f64 has
   int64_t offset = 0;               // kScratch: bytes from the beginning of the scratch memory
 };
@@ -73,6 +86,8 @@ struct LoopPlan {
 int64_t held_bytes(DType dtype);
 inline constexpr int64_t kExtendedBytes = 16;     // of an extended sum
 inline constexpr int64_t kScratchAlignment = 64;  // of arrays in scratch memory, in bytes: a line of the cache
+// Of an array, in elements: from one point of the lane to the next. 0 where it has no such lane.
+int64_t stride_of(const tile::Program& program, const TilePlace& array, tile::Symbol lane);
 // What a buffer in shared memory takes.
 int64_t bytes_of(const tile::Buffer& buffer);
 

@@ -62,7 +62,7 @@ class PlaceChecker {
     require(is_array == !own.lanes.empty(), "'%{}' is {}", name(value),
             is_array ? "an array without lanes" : "no array, and has lanes in memory");
     require(own.home != Home::kWritten || plan_.is_repeated[value],
-            "'%{}' is written where it is used, but no constant", name(value));
+            "'%{}' is written where it is used, but no constant or position", name(value));
     for (size_t i = 0; i < own.lanes.size(); ++i) {
       const std::string& lane = program_.symbols[own.lanes[i]].name;
       require(tile::has_lane(type(value).lanes, own.lanes[i]), "the array of '%{}' has lane '{}', the tile does not",

@@ -177,6 +177,8 @@ class StepChecker {
   }
 
   void check_runs(const LoopStep& loop) const {
+    require(loop.shared == 0 || (loop.shared == 1 && program_.symbols[loop.lane].shared),
+            "threads share a lane that is not shared");
     for (const LoopStep& step : loop.body) {
       require(!loop.simd || step.instruction, "a loop whose iterations run side by side has a loop inside");
       const bool moves = step.instruction &&
@@ -238,6 +240,11 @@ class StepChecker {
   void check_shared(const LoopStep& step) const {
     const bool is_loop = step.instruction->kind == Kind::kFor;
     require(step.shared == 0 || (is_loop && step.instruction->shared), "threads share what is no shared loop");
+    const bool is_dot = step.instruction->kind == Kind::kDot;
+    require(is_dot || step.product.way == Product::Way::kSums, "what is no dot is computed as one");
+    require((step.product.column >= 0) == (step.product.way != Product::Way::kSums),
+            "a dot has columns, but no lane "
+            "of them, or the other way round");
     if (step.shared <= 1) return;
     require(step.body.size() == 1 && step.body[0].shared == step.shared - 1,
             "threads share it with a loop that is not all it does");

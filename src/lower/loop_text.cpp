@@ -45,6 +45,9 @@ class PlanPrinter {
     add(step.moves, "moves");
     add(step.reversed, "reversed");
     add(step.unroll > 0, fmt::format("unroll {}", step.unroll));
+    add(step.product.way == Product::Way::kColumns, "columns");
+    add(step.product.way == Product::Way::kCall, "call");
+    add(step.product.column >= 0, "along " + symbols({step.product.column}));
     add(!step.folds.empty(), "folds " + results(step.folds));
     add(!step.scans.empty(), "scans " + results(step.scans));
     return text;
@@ -69,7 +72,7 @@ class PlanPrinter {
   }
 
   std::string symbols(const std::vector<Symbol>& list) const {
-    return joined(list, [&](Symbol symbol) { return program_.symbols[symbol].name; });
+    return joined(list, [&](Symbol symbol) { return symbol < 0 ? "none" : program_.symbols[symbol].name; });
   }
 
   std::string index(const tile::Index& index) const {
@@ -141,7 +144,8 @@ class PlanPrinter {
     const TilePlace& place = plan_.places[value];
     if (place.storage != static_cast<Value>(value)) return "in " + values({place.storage});
     const std::string lanes = place.lanes.empty() ? "" : " [" + symbols(place.lanes) + "]";
-    const std::string more = std::string(place.packed ? " packed" : "") + (place.extended ? " extended" : "");
+    const std::string more = std::string(place.packed ? " packed" : "") + (place.extended ? " extended" : "") +
+                             (place.has_statement ? " statement" : "");
     switch (place.home) {
       case Home::kWritten: return "written" + more;
       case Home::kVariable: return "variable" + more;

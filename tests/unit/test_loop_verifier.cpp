@@ -209,6 +209,13 @@ TEST(LoopVerifier, MarksFitTheirLoops) {
   Broken moves;
   moves.step("lane column").moves = true;
   EXPECT_NE(moves.fault().find("a loop that moves memory does something else, too"), std::string::npos);
+  Broken product;
+  product.step("%next").product = {.way = Product::Way::kColumns, .column = -1};
+  EXPECT_EQ(product.fault(), "loops of tile program 'rows', '%next columns': what is no dot is computed as one");
+  Broken lane;
+  lane.step("lane row").shared = 1;
+  EXPECT_EQ(lane.fault(),
+            "loops of tile program 'rows', 'lane row = 4 shared 1': threads share a lane that is not shared");
   Broken shared;
   shared.step("for at").shared = 1;
   EXPECT_EQ(shared.fault(), "loops of tile program 'rows', 'for at shared 1': threads share what is no shared loop");
@@ -223,7 +230,8 @@ TEST(LoopVerifier, PlacesFitWhatTheyHold) {
   EXPECT_EQ(packed.fault(), "loops of tile program 'rows': '%total' is packed, and no float of 16 bits or fewer");
   Broken written;
   written.place("total").home = Home::kWritten;
-  EXPECT_EQ(written.fault(), "loops of tile program 'rows': '%total' is written where it is used, but no constant");
+  EXPECT_EQ(written.fault(),
+            "loops of tile program 'rows': '%total' is written where it is used, but no constant or position");
   Broken storage;
   storage.place("total").storage = storage.value("a");
   EXPECT_NE(storage.fault(), "");

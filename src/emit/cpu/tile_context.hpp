@@ -91,7 +91,7 @@ std::string bound_text(TileContext& at, const lower::LoopStep& loop, const std::
 // Of a For, which a value may end: a number, or the name of one.
 Text end_of_for(TileContext& at, const tile::Instruction& loop);
 
-void print_dot(TileContext& at, const tile::Instruction& dot);
+void print_dot(TileContext& at, const lower::LoopStep& step);
 // Folds that walk over their operand in loops of their own, and scans.
 void print_whole_fold(TileContext& at, const tile::Instruction& fold);
 void print_scan(TileContext& at, const tile::Instruction& scan);

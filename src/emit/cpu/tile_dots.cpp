@@ -20,20 +20,20 @@ struct Run {
 
 class DotPrinter {
  public:
-  DotPrinter(TileContext& at, const tile::Instruction& dot) : at_(at), dot_(dot), sum_(dot.results[0]) {
-    for (Symbol lane : at.text.place(sum_).lanes)
-      if (tile::has_lane(lanes(dot.operands[1]), lane) != tile::has_lane(lanes(dot.operands[2]), lane)) column_ = lane;
-    const bool turned = column_ >= 0 && tile::has_lane(lanes(dot.operands[1]), column_);
-    left_ = dot.operands[turned ? 2 : 1];
-    right_ = dot.operands[turned ? 1 : 2];
+  DotPrinter(TileContext& at, const lower::LoopStep& step)
+      : at_(at), dot_(*step.instruction), product_(step.product), sum_(dot_.results[0]) {
+    const bool turned = product_.column >= 0 && tile::has_lane(lanes(dot_.operands[1]), product_.column);
+    left_ = dot_.operands[turned ? 2 : 1];
+    right_ = dot_.operands[turned ? 1 : 2];
   }
 
   void print() {
     assign(at_, {{sum_, dot_.operands[0]}});
-    const bool dense = column_ >= 0 && at_.text.stride(right_, column_) == 1 && at_.text.stride(sum_, column_) == 1;
-    if (dense && at_.text.held(sum_) == DType::f32) print_call();
-    else if (column_ >= 0) print_columns();
-    else print_sums();
+    switch (product_.way) {
+      case lower::Product::Way::kSums: return print_sums();
+      case lower::Product::Way::kColumns: return print_columns();
+      case lower::Product::Way::kCall: return print_call();
+    }
   }
 
  private:
@@ -116,10 +116,10 @@ class DotPrinter {
 
   void print_columns() {
     Lanes loops = all_lanes();
-    std::erase(loops, column_);
+    std::erase(loops, product_.column);
     for (Symbol lane : loops) at_.open_loop(lane);
     at_.out.line("#pragma omp simd");
-    at_.open_loop(column_);
+    at_.open_loop(product_.column);
     at_.out.line(fmt::format("{} += {} * {};", at_.text.element(sum_).text, factor(left_), factor(right_)));
     for (size_t i = 0; i <= loops.size(); ++i) at_.close_loop();
   }
@@ -141,13 +141,13 @@ class DotPrinter {
 
   TileContext& at_;
   const tile::Instruction& dot_;
+  const lower::Product& product_;
   Value sum_;
-  Symbol column_ = -1;                                    // the innermost lane of the sum that one operand has
   Value left_ = tile::kNoValue, right_ = tile::kNoValue;  // the one whose elements are spread, and the one with columns
 };
 
 }  // namespace
 
-void print_dot(TileContext& at, const tile::Instruction& dot) { DotPrinter(at, dot).print(); }
+void print_dot(TileContext& at, const lower::LoopStep& step) { DotPrinter(at, step).print(); }
 
 }  // namespace kw::cpu

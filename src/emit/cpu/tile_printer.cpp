@@ -27,7 +27,6 @@ using tile::SymbolKind;
 using tile::Value;
 
 // Longer results of a single use get a line of their own, and so do operands where an expression gets long.
-constexpr int kFunctionCost = 8;  // instructions of what is worth no second branch
 constexpr size_t kLongestInline = 60, kLongestExpression = 90, kShortestNamed = 16;
 
 template <typename Visit>
@@ -52,7 +51,6 @@ class TilePrinter {
       const Value storage = plan_.places[value].storage;
       if (storage != tile::kNoValue && storage != static_cast<Value>(value)) shared_.insert(storage);
     }
-    find_positions();
     tile::for_each(program_.body, [&](const Instruction& one) {
       note(one);
       lower::for_each_use(one, [&](Value value, lower::Use) {
@@ -78,8 +76,8 @@ class TilePrinter {
 
   void note(const Instruction& one) {
     if (one.kind == Kind::kLoad) loads_[one.results[0]] = &one;
-    if (one.kind == Kind::kConstant && plan_.places[one.results[0]].home == Home::kWritten)
-      at_.written[one.results[0]] = at_.text.constant(one);
+    if (one.results.size() == 1 && is_written(one.results[0]))
+      at_.written[one.results[0]] = one.kind == Kind::kIndex ? at_.text.index(one.index) : at_.text.constant(one);
     if (one.kind == Kind::kBarrier && one.scope != tile::Scope::kBlock)
       refuse_tile(program_, "a barrier of several blocks");
     if (one.kind == Kind::kStack || one.kind == Kind::kUnstack) refuse_tile(program_, "stacked tiles");
@@ -93,28 +91,7 @@ class TilePrinter {
     }
   }
 
-  // Positions outside of tiles that are only compared, with one another and with numbers, are compared as they are
-  // counted.
-  void find_positions() {
-    tile::for_each(program_.body, [&](const Instruction& one) {
-      if (one.kind == Kind::kIndex && at_.text.type(one.results[0]).lanes.empty()) positions_[one.results[0]] = &one;
-    });
-    std::set<Value> others;
-    tile::for_each(program_.body, [&](const Instruction& one) {
-      const bool compares = compares_positions(one);
-      lower::for_each_use(one, [&](Value value, lower::Use) { (compares ? only_compared_ : others).insert(value); });
-    });
-    std::erase_if(only_compared_, [&](Value value) { return others.count(value) || !positions_.count(value); });
-  }
-
-  bool compares_positions(const Instruction& one) const {
-    return one.kind == Kind::kOp && kernel::is_predicate(one.op) && one.operands.size() == 2 &&
-           std::all_of(one.operands.begin(), one.operands.end(), [&](Value operand) {
-             const lower::TilePlace& place = plan_.places[operand];
-             return positions_.count(operand) != 0 ||
-                    (place.home == Home::kWritten && !is_floating(at_.text.type(operand).dtype));
-           });
-  }
+  bool is_written(Value value) const { return plan_.places[value].home == Home::kWritten; }
 
   void check_memory() const {
     for (const tile::Buffer& buffer : program_.buffers)
@@ -150,7 +127,7 @@ class TilePrinter {
   void print_grid() {
     if (program_.grid.empty()) {
       const bool all_shared = std::all_of(plan_.body.begin(), plan_.body.end(),
-                                          [](const LoopStep& step) { return step.shared > 0; });
+                                          [](const LoopStep& step) { return step.instruction && step.shared > 0; });
       if (!all_shared) print_scratch(true);
       return print_block(plan_.body);
     }
@@ -277,7 +254,7 @@ class TilePrinter {
   void print_loop(const LoopStep& loop) {
     if (loop.moves) return print_moves(loop);
     accesses_.prepare(loop);
-    const bool shared = program_.symbols[loop.lane].shared && !shares_lane_;
+    const bool shared = loop.shared > 0;
     for (const Instruction* fold : loop.folds) begin_fold(at_, loop, *fold, shared);
     begin_scans(at_, loop);
     const std::string begin = bound_text(at_, loop, loop.begins, "0", true), end = end_of(loop);
@@ -286,7 +263,6 @@ class TilePrinter {
       at_.out.line(std::string("#pragma omp") + (shared ? " parallel for" : "") + (loop.simd ? " simd" : "") +
                    reduction_clauses(at_, loop, shared) + (shared ? " num_threads(threads) schedule(static)" : ""));
     if (loop.unroll > 0) at_.out.line(fmt::format("#pragma GCC unroll {}", loop.unroll));
-    const bool around = std::exchange(shares_lane_, shares_lane_ || shared);
     if (loop.reversed) at_.open_backwards(loop.lane, end);
     else at_.open_loop(loop.lane, end, loop.is_short, begin);
     const std::set<Value> known = at_.known;
@@ -295,7 +271,6 @@ class TilePrinter {
     print_block(loop.body, loop.folds.empty());
     --loops_;
     at_.known = known;
-    shares_lane_ = around;
     at_.close_loop();
     for (const Instruction* fold : loop.folds) end_fold(at_, *fold);
   }
@@ -362,7 +337,7 @@ class TilePrinter {
       case Kind::kLoad: return give(one, accesses_.load(one));
       case Kind::kStore: return accesses_.store(one);
       case Kind::kCopy: return accesses_.copy(one);
-      case Kind::kDot: return print_dot(at_, one);
+      case Kind::kDot: return print_dot(at_, step);
       case Kind::kFold: return lower::is_simple_fold(one) ? print_fold_step(at_, one) : print_whole_fold(at_, one);
       case Kind::kScan: return print_scan(one);
       case Kind::kStack:
@@ -393,7 +368,7 @@ class TilePrinter {
                          std::any_of(one.operands.begin(), one.operands.end(),
                                      [&](Value of) { return holds_load_[of] && at_.written.count(of) != 0; });
     may_inline = may_inline && uses_[value] == 1 && here_.count(users_[value]) && text.text.size() <= kLongestInline;
-    if (may_inline && !reads_shared_array(one) && !is_chosen_function(one)) {
+    if (may_inline && !reads_shared_array(one) && !plan_.places[value].has_statement) {
       at_.written[value] = text;
       if (holds_load_[value]) unread_.push_back(value);
       return;
@@ -405,13 +380,6 @@ class TilePrinter {
   void define_loads() {
     for (Value value : std::exchange(unread_, {}))
       if (at_.written.count(value) != 0) define(value, Text(at_.written[value]));
-  }
-
-  // In a tile, what takes many instructions is not computed under a condition: all lanes would wait for branches.
-  bool is_chosen_function(const Instruction& one) const {
-    const Instruction& user = *users_[one.results[0]];
-    return one.kind == Kind::kOp && kernel::vector_instructions_of(one.op) >= kFunctionCost && user.kind == Kind::kOp &&
-           user.op == ScalarOp::kSelect && !at_.text.type(one.results[0]).lanes.empty();
   }
 
   // Such an array may be overwritten before the use.
@@ -430,7 +398,7 @@ class TilePrinter {
     const Value value = one.results[0];
     const Text text = at_.text.index(one.index);
     const bool narrow = at_.text.type(value).dtype == DType::i32;
-    if (only_compared_.count(value)) return;
+    if (is_written(value)) return;
     const auto variable = kernel::as_symbol(one.index);
     if (narrow && variable && at_.is_short(*variable)) return void(at_.written[value] = text);
     give(one, narrow ? cast_text(text, DType::i64, DType::i32, at_.text.helpers()) : text);
@@ -441,10 +409,7 @@ class TilePrinter {
       std::vector<Text> operands;
       if (one.op == ScalarOp::kSelect && at_.asked(one.operands[0]) == tile::kNoValue)
         return give(one, at_.value(one.operands[1]));
-      for (Value operand : inputs_of(one)) {
-        operands.push_back(only_compared_.count(operand) ? at_.text.index(positions_.at(operand)->index)
-                                                         : at_.value(operand));
-      }
+      for (Value operand : inputs_of(one)) operands.push_back(at_.value(operand));
       const bool is_broadcast = one.op == ScalarOp::kSelect && operands[0].text == "true";
       const Text text = is_broadcast ? operands[1] : at_.text.operation(one, operands);
       if (text.text.size() > kLongestExpression && name_longest(one.operands)) continue;
@@ -466,7 +431,7 @@ class TilePrinter {
     Value longest = tile::kNoValue;
     for (Value operand : operands) {
       const auto found = at_.written.find(operand);
-      if (found == at_.written.end() || plan_.places[operand].home == Home::kWritten) continue;
+      if (found == at_.written.end() || is_written(operand)) continue;
       if (found->second.text.size() < kShortestNamed) continue;
       if (longest == tile::kNoValue || found->second.text.size() > at_.written[longest].text.size()) longest = operand;
     }
@@ -569,14 +534,11 @@ class TilePrinter {
   std::vector<bool> holds_load_;           // [value] is a load written where it is used, in its text?
   std::vector<Value> unread_;              // of these, what nothing has used yet
   std::map<Value, const Instruction*> loads_;
-  std::set<const Instruction*> here_;              // of the block that is printed
-  std::set<Value> shared_;                         // arrays of several values
-  std::map<Value, const Instruction*> positions_;  // indices
-  std::set<Value> only_compared_;                  // of these
-  std::map<std::string, std::string> ends_;        // of loops, by what they are
-  bool is_shared_ = false;                         // within a loop that threads share with the next one
-  bool shares_lane_ = false;                       // within a lane that threads share
-  int loops_ = 0;                                  // open
+  std::set<const Instruction*> here_;        // of the block that is printed
+  std::set<Value> shared_;                   // arrays of several values
+  std::map<std::string, std::string> ends_;  // of loops, by what they are
+  bool is_shared_ = false;                   // within a loop that threads share with the next one
+  int loops_ = 0;                            // open
   const bool refuses_;
 };
 

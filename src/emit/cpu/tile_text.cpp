@@ -131,13 +131,7 @@ Text TileText::index(const Index& index) const {
 
 // --- Tiles ---
 
-int64_t TileText::stride(Value value, Symbol lane) const {
-  const std::vector<Symbol>& lanes = place(value).lanes;
-  int64_t stride = 1;
-  for (size_t i = lanes.size(); i-- > 0; stride *= width(lanes[i]))
-    if (lanes[i] == lane) return stride;
-  return 0;
-}
+int64_t TileText::stride(Value value, Symbol lane) const { return lower::stride_of(program_, place(value), lane); }
 
 int64_t TileText::elements(Value value) const {
   int64_t count = 1;

@@ -1,5 +1,6 @@
 #include "targets/cpu/lowering.hpp"
 
+#include "lower/chosen_functions.hpp"
 #include "lower/first_places.hpp"
 #include "lower/lane_bounds.hpp"
 #include "lower/lane_ends.hpp"
@@ -10,6 +11,7 @@
 #include "lower/loop_plan.hpp"
 #include "lower/loop_tree.hpp"
 #include "lower/packed.hpp"
+#include "lower/positions.hpp"
 #include "lower/repeated.hpp"
 #include "lower/tile_places.hpp"
 
@@ -38,6 +40,8 @@ constexpr lower::TargetStep kSteps[] = {
      [](Lowered& made) { lower::place_repeated(made.program, made.loops->is_repeated, made.loops->body); }},
     {"late-stores", [](Lowered& made) { lower::put_stores_behind_loads(made.loops->body); }},
     {"places", [](Lowered& made) { lower::place_tiles(made.program, *made.loops); }},
+    {"positions", [](Lowered& made) { lower::write_compared_positions(made.program, *made.loops); }},
+    {"chosen-functions", [](Lowered& made) { lower::compute_before_choices(made.program, made.loops->places); }},
     {"marks", [](Lowered& made) { lower::mark_loops(made.program, *made.loops); }},
     {"packed", [](Lowered& made) { lower::pack(made.program, made.loops->places); }},
     {"loop-ends", [](Lowered& made) { lower::end_loops(made.ends, made.loops->body); }},
