@@ -73,26 +73,35 @@ TEST(LoopPlan, ElementwiseInstructionsShareALoopAndNeedNoArrays) {
   }
 }
 
-TEST(LoopPlan, StoresComeBehindLoads) {
-  const tile::Program program = program_of("row = 4, column = 16", R"(
-  %a: f32[row, column] = load x[block, row, column]
-  store y[block, row, column] <- %a
-  %b: f32[column] = load w[column]
-  %c: f32[row, column] = mul %a, %b
-  store z[block, column] <- %c
-)");
-  EXPECT_EQ(shape_of(program), "row(column!(a b store c store))");
+// `between` stands between a store to y and one to z.
+std::string order_of_stores(const std::string& between) {
+  return shape_of(
+      tile::parse_program("program p {\n  grid block = 2\n  lane column = 16\n  launch warps 4\n"
+                          "  buffer x: f32[2, 16] input\n  buffer w: f32[16] input\n"
+                          "  buffer y: f32[2, 16] output\n  buffer z: f32[2, 16] output\n"
+                          "  %a: f32[column] = load x[block, column]\n"
+                          "  store y[block, column] <- %a\n" +
+                          between +
+                          "  %c: f32[column] = mul %a, %b\n"
+                          "  store z[block, column] <- %c\n}\n"));
+}
+
+TEST(LoopPlan, StoresComeBehindLoadsOfOtherBuffers) {
+  EXPECT_EQ(order_of_stores("  %b: f32[column] = load w[column]\n"), "column!(a b store c store)");
+  // What is stored and read again is no longer in the same loop.
+  EXPECT_EQ(order_of_stores("  %b: f32[column] = load y[block, column]\n"), "column!(a store) column!(b c store)");
 }
 
 TEST(LoopPlan, StoresStayBeforeLoadsOfWhatTheyWrite) {
-  const tile::Program program = program_of("row = 4, column = 16", R"(
-  %a: f32[row, column] = load x[block, row, column]
-  store y[block, row, column] <- %a
-  %b: f32[row, column] = load y[block, row, column]
-  %c: f32[row, column] = mul %a, %b
-  store x[block, row, column] <- %c
-)");
-  EXPECT_EQ(shape_of(program), "row(column!(a store b c store))");
+  EXPECT_EQ(shape_of(tile::parse_program("program p {\n  grid block = 2\n  launch warps 4\n"
+                                         "  buffer x: f32[2, 16] input\n  buffer y: f32[2, 17] inout\n"
+                                         "  for at = 0 to 16 step 1 {\n"
+                                         "    %a: f32 = load x[block, at]\n"
+                                         "    store y[block, at] <- %a\n"
+                                         "    %b: f32 = load y[block, at + 1]\n"
+                                         "    %c: f32 = mul %a, %b\n"
+                                         "    store y[block, at + 1] <- %c\n  }\n}\n")),
+            "for(a store b c store)");
 }
 
 TEST(LoopPlan, WhatNeedsAFoldComesBehindItsLoopAndWhatIsKeptIsOneRow) {
