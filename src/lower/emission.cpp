@@ -64,6 +64,9 @@ std::string Emission::unique(const std::string& name) {
   return names_.contains(numbered) ? unique(base) : (names_[numbered] = 1, numbered);
 }
 
+// Names and types are taken by value: the caller's may stand in the program, whose values grow meanwhile.
+// NOLINTBEGIN(performance-unnecessary-value-param)
+
 Value Emission::define(std::string name, TileType type) {
   program_.values.push_back({unique(name), std::move(type)});
   depths_.push_back(depth());
@@ -87,7 +90,7 @@ std::string Emission::signature(const Instruction& one, const std::vector<TileTy
 }
 
 std::vector<Value> Emission::add(Instruction instruction, const std::vector<TileType>& types, std::string name) {
-  return add(std::move(instruction), types, std::vector<std::string>(types.size(), std::move(name)));
+  return add(std::move(instruction), types, std::vector<std::string>(types.size(), name));
 }
 
 std::vector<Value> Emission::add(Instruction instruction, const std::vector<TileType>& types,
@@ -153,6 +156,8 @@ Value Emission::op(ScalarOp op, std::vector<Value> operands, DType dtype, std::s
   return add(std::move(instruction), {{dtype, std::move(lanes)}},
              name.empty() ? std::string(kernel::name_of(op)) : name)[0];
 }
+
+// NOLINTEND(performance-unnecessary-value-param)
 
 Value Emission::cast(Value value, DType dtype) {
   return type(value).dtype == dtype ? value : op(ScalarOp::kCast, {value}, dtype, program_.values[value].name);

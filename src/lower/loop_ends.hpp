@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "tile/lane_ends.hpp"
 #include "lower/loop_plan.hpp"
+#include "tile/lane_ends.hpp"
 
 namespace kw::lower {
 

@@ -21,7 +21,7 @@ using tile::Symbol;
 using tile::Value;
 
 // Where an instruction is in the program: directly in this body.
-using InstructionList = const std::vector<Instruction>*;
+using BodyPointer = const std::vector<Instruction>*;
 
 class StepChecker {
  public:
@@ -86,7 +86,7 @@ class StepChecker {
   // --- Blocks, and what is declared in them ---
 
   // `yields`: what the body's owner takes at its end.
-  void check_block(const std::vector<LoopStep>& steps, InstructionList body, const std::vector<Value>& yields) {
+  void check_block(const std::vector<LoopStep>& steps, BodyPointer body, const std::vector<Value>& yields) {
     std::vector<Value> own;
     for (const LoopStep& step : steps) {
       at_ = &step;
@@ -136,7 +136,7 @@ class StepChecker {
 
   // --- Loops over lanes ---
 
-  void check_lane(const LoopStep& loop, InstructionList body) {
+  void check_lane(const LoopStep& loop, BodyPointer body) {
     const bool is_lane = loop.lane >= 0 && loop.lane < static_cast<Symbol>(program_.symbols.size()) &&
                          program_.symbols[loop.lane].kind == tile::SymbolKind::kLane;
     if (!is_lane) throw BrokenLoopRule{"a loop is over no lane", ""};
@@ -189,7 +189,7 @@ class StepChecker {
 
   // --- Instructions ---
 
-  void check_instruction(const LoopStep& step, InstructionList body, std::vector<Value>& own) {
+  void check_instruction(const LoopStep& step, BodyPointer body, std::vector<Value>& own) {
     const Instruction& one = *step.instruction;
     const auto found = bodies_.find(&one);
     if (found == bodies_.end()) throw BrokenLoopRule{"an instruction is not one of the program's", ""};
@@ -211,7 +211,7 @@ class StepChecker {
     }
   }
 
-  void check_inside(const std::vector<LoopStep>& steps, InstructionList body, const std::vector<Value>& yields,
+  void check_inside(const std::vector<LoopStep>& steps, BodyPointer body, const std::vector<Value>& yields,
                     const std::set<Value>& more) {
     const std::set<Value> known = known_;
     known_.insert(more.begin(), more.end());
@@ -243,8 +243,7 @@ class StepChecker {
     const bool is_dot = step.instruction->kind == Kind::kDot;
     require(is_dot || step.product.way == Product::Way::kSums, "what is no dot is computed as one");
     require((step.product.column >= 0) == (step.product.way != Product::Way::kSums),
-            "a dot has columns, but no lane "
-            "of them, or the other way round");
+            "a dot has columns, but no lane of them, or the other way round");
     if (step.shared <= 1) return;
     require(step.body.size() == 1 && step.body[0].shared == step.shared - 1,
             "threads share it with a loop that is not all it does");
@@ -257,7 +256,7 @@ class StepChecker {
   std::vector<bool> made_;                             // [value]
   std::vector<std::vector<const LoopStep*>> made_in_;  // [value] the loops over lanes around
   std::vector<bool> declared_;                         // [value]
-  std::map<const Instruction*, InstructionList> bodies_;
+  std::map<const Instruction*, BodyPointer> bodies_;
   std::map<const Instruction*, int> counts_;
   std::set<const Instruction*> begun_;
   std::set<Value> known_;              // comparisons that hold here

@@ -173,8 +173,9 @@ Value LoopedFold::count_in_all() {
     const MappedAxis& one = values_.mapped.axes[axis];
     if (!values_.is_looped(axis)) continue;
     const int64_t extent = *kernel::as_constant(one.extent);
-    iterations *= static_cast<double>((extent + one.width - 1) / one.width);
-    whole *= static_cast<double>(extent / one.width);
+    const int64_t blocks = (extent + one.width - 1) / one.width, full = extent / one.width;
+    iterations *= static_cast<double>(blocks);
+    whole *= static_cast<double>(full);
   }
   if (counted_ == Counted::kByLane) return kept[2];
   if (counted_ == Counted::kTogether) return constant(iterations);

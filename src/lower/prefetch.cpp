@@ -13,7 +13,6 @@ namespace {
 
 using tile::Instruction;
 using tile::Kind;
-using tile::kNoValue;
 using tile::Value;
 
 class Prefetch {

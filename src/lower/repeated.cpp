@@ -124,7 +124,8 @@ class RepeatedPlaces {
   }
 
   // `known`: comparisons that hold in all iterations.
-  void place(std::vector<LoopStep>& block, std::set<Symbol> open, std::set<Value> there, std::set<Value> known) {
+  void place(std::vector<LoopStep>& block, const std::set<Symbol>& open, std::set<Value> there,
+             const std::set<Value>& known) {
     std::vector<LoopStep> result;
     for (LoopStep& step : block) {
       std::set<Value> needed;

@@ -11,7 +11,6 @@ namespace {
 
 using tile::Instruction;
 using tile::Kind;
-using tile::kNoValue;
 using tile::Symbol;
 using tile::Value;
 using Lanes = std::vector<Symbol>;

@@ -146,7 +146,7 @@ class TakenApart {
 
   // Calls visit(point) for all points along those of the lanes that are taken apart.
   template <typename Visit>
-  void for_points(const Lanes& lanes, Point from, const Visit& visit, size_t place = 0) const {
+  void for_points(const Lanes& lanes, const Point& from, const Visit& visit, size_t place = 0) const {
     if (place == lanes_.size()) {
       visit(from);
       return;

@@ -157,7 +157,7 @@ class ProgramPrinter {
   // --- Declarations ---
 
   void print_symbols() {
-    std::string sizes, grid, lanes;
+    std::string grid, lanes;
     for (const SymbolInfo& symbol : program_.symbols) {
       if (symbol.kind == SymbolKind::kSize) {
         out_ += fmt::format("  size {} = {}..{}", symbol.name, symbol.range.low, symbol.range.high);

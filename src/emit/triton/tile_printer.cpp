@@ -39,7 +39,6 @@ using tile::Instruction;
 using tile::kNoValue;
 using tile::Kind;
 using tile::Symbol;
-using tile::SymbolKind;
 using tile::TileType;
 using tile::Value;
 using Lanes = std::vector<Symbol>;

@@ -472,7 +472,8 @@ class MapAndFoldEstimate {
       const auto found = std::find(axes.begin(), axes.end(), true);
       if (found == axes.end()) continue;
       const kernel::Interval range = kernel::range_of(one, ranges_);
-      const double count = static_cast<double>((range.high - range.low) / std::abs(term.coefficient) + 1);
+      const int64_t steps = (range.high - range.low) / std::abs(term.coefficient);
+      const double count = static_cast<double>(steps + 1);
       const auto [place, is_new] = values.try_emplace(static_cast<int>(found - axes.begin()), count);
       if (!is_new) place->second *= count;
     }
