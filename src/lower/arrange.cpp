@@ -394,6 +394,12 @@ class Arranger {
 
   void begin_state(int which) {
     const kernel::State& state = values_.kernel.states[which];
+    for (Axis axis : state.axes)
+      if (values_.is_looped(axis) && !is_open(axis))
+        values_.refuse(
+            fmt::format("state '{}' is carried along '{}' past the loop of axis '{}'", state.name,
+                        values_.name_of(state.along), values_.name_of(axis)),
+            fmt::format("Give '{}' a grid or a tile, or put its loop first in 'nest'.", values_.name_of(axis)));
     carried_states_[which] = values_.emission.broadcast(values_.value_of(state.initial), values_.lanes_of(state.axes));
   }
 

@@ -174,10 +174,10 @@ Value Values::state_value(const Expr& expr) {
     const auto read = kernel::as_symbol(expr.access.coordinates[place].index);
     if (read && *read == owned) continue;
     const MappedAxis& from = mapped.axes[owned];
-    if (!read || from.mapping != Mapping::kTile || mapped.axes[*read].mapping != Mapping::kTile ||
-        from.width != mapped.axes[*read].width)
+    const auto is_whole_tile = [](const MappedAxis& axis) { return axis.mapping == Mapping::kTile && !axis.unrolled; };
+    if (!read || !is_whole_tile(from) || !is_whole_tile(mapped.axes[*read]) || from.width != mapped.axes[*read].width)
       refuse(fmt::format("state '{}' is read where another block or iteration has it", state.name),
-             fmt::format("Give axis '{}', and the axis along which it is read, a tile of the same width.",
+             fmt::format("Give axis '{}', and the axis along which it is read, a tile of the same width, not unrolled.",
                          name_of(owned)));
     if (from.lane < 0) continue;
     Instruction relabel;

@@ -41,12 +41,18 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-// A kernel of folds, dots and pointwise operations, and where it is asked for scans, over two to four axes, one of them
-// perhaps of run-time extent.
+struct KernelKinds {
+  bool scans = false;
+  bool types = false;  // buffers of other types than f32, and computing in f64
+};
+
+// A kernel of folds, dots and pointwise operations, and where they are asked for scans and types, over two to four
+// axes, one of them perhaps of run-time extent.
 class RandomKernel {
  public:
-  explicit RandomKernel(Random& random, bool scans = false)
-      : random_(random), builder_("random_kernel"), scans_(scans) {
+  explicit RandomKernel(Random& random, KernelKinds kinds = {})
+      : random_(random), builder_("random_kernel"), kinds_(kinds) {
+    if (kinds_.types && random_.chance(0.2)) computed_in_ = DType::f64;
     if (random_.chance(0.3)) {
       const int64_t divisor = random_.chance(0.5) ? 1 : 4;
       size_ = builder_.size("n", {divisor * random_.below(2), divisor * 4, divisor});
@@ -83,15 +89,21 @@ class RandomKernel {
     std::vector<Index> shape;
     for (Symbol axis : over) shape.push_back(extent(axis));
     axes_of_.push_back(over);
-    return builder_.buffer("x" + std::to_string(place), DType::f32, shape, BufferRole::kInput);
+    const DType dtype = kinds_.types ? random_.pick(std::vector{DType::f32, DType::f16, DType::bf16, DType::f64,
+                                                                DType::i32, DType::i64, DType::i8, DType::b1})
+                                     : DType::f32;
+    return builder_.buffer("x" + std::to_string(place), dtype, shape, BufferRole::kInput);
   }
 
   Index extent(Symbol axis) const { return builder_.kernel().symbols[axis].extent; }
+
+  ExprId constant(double number) { return builder_.constant(computed_in_, number); }
 
   ExprId load() {
     const size_t place = static_cast<size_t>(random_.below(static_cast<int64_t>(inputs_.size())));
     Access access;
     access.buffer = inputs_[place];
+    const DType dtype = builder_.kernel().buffers[access.buffer].dtype;
     const bool reversed = random_.chance(0.2);
     for (Symbol axis : axes_of_[place])
       access.coordinates.push_back(
@@ -102,9 +114,11 @@ class RandomKernel {
       access.coordinates.back().index = kernel::symbol_index(axis) - Index(1);
       access.mask = builder_.op(ScalarOp::kGreaterEqual, {builder_.index(kernel::symbol_index(axis)),
                                                           builder_.constant(DType::i32, int64_t{1})});
-      access.otherwise = random_.chance(0.5) ? 0.0 : 1.5;
+      access.otherwise = random_.chance(0.5) ? 0.0 : kernel::is_real(dtype) ? 1.5 : 1.0;
     }
-    return builder_.load(access);
+    const ExprId loaded = builder_.load(access);
+    if (dtype == DType::b1) return builder_.op(ScalarOp::kSelect, {loaded, constant(random_.number()), constant(0.5)});
+    return dtype == computed_in_ ? loaded : builder_.cast(computed_in_, loaded);
   }
 
   std::vector<Symbol> depends(ExprId id) const {
@@ -116,8 +130,8 @@ class RandomKernel {
   }
 
   ExprId value(int depth) {
-    if (depth == 0) return random_.chance(0.85) ? load() : builder_.constant(DType::f32, random_.number());
-    if (scans_ && random_.chance(0.3)) return scan(depth);
+    if (depth == 0) return random_.chance(0.85) ? load() : constant(random_.number());
+    if (kinds_.scans && random_.chance(0.3)) return scan(depth);
     switch (random_.below(9)) {
       case 0: return builder_.op(ScalarOp::kAdd, {value(depth - 1), value(depth - 1)});
       case 1: return builder_.op(ScalarOp::kMul, {value(depth - 1), value(depth - 1)});
@@ -126,7 +140,7 @@ class RandomKernel {
       case 4: {
         const ExprId less = builder_.op(ScalarOp::kLess, {value(depth - 1), value(depth - 1)});
         const double other = random_.chance(0.5) ? -INFINITY : random_.number();
-        return builder_.op(ScalarOp::kSelect, {less, value(depth - 1), builder_.constant(DType::f32, other)});
+        return builder_.op(ScalarOp::kSelect, {less, value(depth - 1), constant(other)});
       }
       case 5: return softmax_part(value(depth - 1));
       case 6: {
@@ -159,7 +173,7 @@ class RandomKernel {
     const Index place = kernel::symbol_index(axis);
     if (along) operands.push_back(builder_.index(reversed ? extent(axis) - Index(1) - place : place));
     const int component = along && random_.chance(0.5) ? 1 : 0;
-    return builder_.cast(DType::f32, builder_.scan(reduce, std::move(operands), axis, reversed, component));
+    return builder_.cast(computed_in_, builder_.scan(reduce, std::move(operands), axis, reversed, component));
   }
 
   // exp(x - max x), or a power of 2, or of a multiple, over its sum, or that sum alone.
@@ -168,9 +182,7 @@ class RandomKernel {
     if (axes.empty()) return operand;
     const ExprId largest = builder_.reduce(ReduceOp::kMax, {operand}, axes);
     ExprId exponent = builder_.op(ScalarOp::kSub, {operand, largest});
-    if (random_.chance(0.3))
-      exponent = builder_.op(ScalarOp::kMul,
-                             {exponent, builder_.constant(builder_.kernel().exprs[exponent].dtype, 1.5)});
+    if (random_.chance(0.3)) exponent = builder_.op(ScalarOp::kMul, {exponent, constant(1.5)});
     const ExprId weight = builder_.op(random_.chance(0.7) ? ScalarOp::kExp : ScalarOp::kExp2, {exponent});
     const ExprId total = builder_.reduce(ReduceOp::kSum, {weight}, axes);
     return random_.chance(0.5) ? total : builder_.op(ScalarOp::kDiv, {weight, total});
@@ -191,7 +203,10 @@ class RandomKernel {
   }
 
   void add_store(int64_t place) {
-    const ExprId result = value(3);
+    ExprId result = value(3);
+    const DType dtype = kinds_.types ? random_.pick(std::vector{DType::f32, DType::f64, DType::f16, DType::bf16})
+                                     : DType::f32;
+    if (dtype != computed_in_) result = builder_.cast(dtype, result);
     Access access;
     std::vector<Index> shape;
     for (Symbol axis : depends(result)) {
@@ -202,13 +217,14 @@ class RandomKernel {
       access.coordinates.push_back({Index(0), -1});
       shape.push_back(Index(1));
     }
-    access.buffer = builder_.buffer("y" + std::to_string(place), DType::f32, shape, BufferRole::kOutput);
+    access.buffer = builder_.buffer("y" + std::to_string(place), dtype, shape, BufferRole::kOutput);
     builder_.store(access, result);
   }
 
   Random& random_;
   Builder builder_;
-  bool scans_;
+  KernelKinds kinds_;
+  DType computed_in_ = DType::f32;
   Symbol size_ = -1;
   int64_t runtime_ = 0;
   std::vector<Symbol> axes_;
@@ -327,8 +343,11 @@ inline kernel::Memory random_memory(Random& random, const Kernel& kernel, const 
     if (buffer.role == BufferRole::kOutput) continue;
     int64_t elements = 1;
     for (const Index& size : buffer.shape) elements *= kernel::evaluate(size, values);
-    for (int64_t i = 0; i < elements; ++i) memory[buffer.name].reals.push_back(random.number());
-    memory[buffer.name];
+    kernel::Numbers& numbers = memory[buffer.name];
+    for (int64_t i = 0; i < elements; ++i) {
+      if (kernel::is_real(buffer.dtype)) numbers.reals.push_back(kernel::round_to(buffer.dtype, random.number()));
+      else numbers.wholes.push_back(buffer.dtype == DType::b1 ? random.below(2) : random.below(7) - 3);
+    }
   }
   return memory;
 }

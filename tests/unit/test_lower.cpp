@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "kernel/evaluate.hpp"
 #include "kernel/text.hpp"
 #include "lower/pipeline.hpp"
 #include "lower/online.hpp"
-#include "random_kernels.hpp"
+#include "random_recurrences.hpp"
 #include "support/error.hpp"
 #include "tile/interpreter.hpp"
 #include "tile/text.hpp"
@@ -26,12 +27,28 @@ bool close(double left, double right) {
   return std::abs(left - right) <= 1e-9 * std::max({1.0, std::abs(left), std::abs(right)});
 }
 
+// What the program leaves in the results "y…" is what the kernel means.
+void expect_same(const tile::Program& program, const kernel::Memory& memory,
+                 const std::map<std::string, int64_t>& sizes, const kernel::Memory& expected,
+                 const std::function<std::string()>& told) {
+  const tile::Memory found = tile::interpret(program, memory, sizes, tile::Arithmetic::kDouble);
+  for (const auto& [name, numbers] : expected) {
+    if (name[0] != 'y') continue;
+    const std::vector<double>& reals = found.at(name).reals;
+    ASSERT_EQ(reals.size(), numbers.reals.size()) << told();
+    for (size_t i = 0; i < numbers.reals.size(); ++i)
+      ASSERT_TRUE(close(reals[i], numbers.reals[i]))
+          << name << "[" << i << "] is " << reals[i] << ", not " << numbers.reals[i] << "\n"
+          << told();
+  }
+}
+
 TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
   int lowered = 0, refused = 0, online = 0, merged = 0, bulk = 0, split = 0, within = 0, apart = 0, walked = 0,
       prefetch = 0, empty = 0;
   for (uint64_t seed = 0; seed < 2400; ++seed) {
     Random random(seed);
-    RandomKernel maker(random, seed % 4 == 0);
+    RandomKernel maker(random, {.scans = seed % 4 == 0, .types = seed % 3 == 0});
     const std::map<std::string, int64_t> sizes = maker.sizes();
     const Kernel kernel = maker.make();
     const kernel::Memory memory = random_memory(random, kernel, sizes);
@@ -62,17 +79,11 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
     apart += std::any_of(schedule.axes.begin(), schedule.axes.end(),
                          [](const auto& axis) { return axis.mapping == Mapping::kTile && axis.unrolled; });
     ASSERT_EQ(tile::print_program(tile::parse_program(text)), text) << "seed " << seed;
-    const tile::Memory found = tile::interpret(program, memory, sizes, tile::Arithmetic::kDouble);
-    for (const auto& [name, numbers] : expected) {
-      if (name[0] != 'y') continue;
-      ASSERT_EQ(found.at(name).reals.size(), numbers.reals.size()) << "seed " << seed;
-      for (size_t i = 0; i < numbers.reals.size(); ++i)
-        ASSERT_TRUE(close(found.at(name).reals[i], numbers.reals[i]))
-            << "seed " << seed << ": " << name << "[" << i << "] is " << found.at(name).reals[i] << ", not "
-            << numbers.reals[i] << "\n"
-            << kernel::print_kernel(kernel) << to_json(schedule, kernel).dump() << "\n"
-            << text;
-    }
+    expect_same(program, memory, sizes, expected, [&] {
+      return fmt::format("seed {}\n{}{}\n{}", seed, kernel::print_kernel(kernel), to_json(schedule, kernel).dump(),
+                         text);
+    });
+    if (testing::Test::HasFatalFailure()) return;
   }
   // The test is one of lowering only while most schedules are kept, and some walk a softmax once, and so on.
   EXPECT_GT(lowered, refused / 2);
@@ -85,6 +96,37 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
   EXPECT_GT(walked, 10);
   EXPECT_GT(prefetch, 3);
   EXPECT_GT(empty, 30);
+}
+
+TEST(Lower, RandomRecurrencesUnderRandomSchedulesMeanTheSame) {
+  int lowered = 0, several = 0, over_units = 0;
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    Random random(seed);
+    RandomRecurrence maker(random);
+    const Kernel kernel = maker.make();
+    const kernel::Memory memory = random_memory(random, kernel, {}), expected = kernel::evaluate(kernel, memory, {});
+    const KernelSchedule schedule = maker.schedule(kernel);
+    const auto told = [&] {
+      return fmt::format("seed {}\n{}{}", seed, kernel::print_kernel(kernel), to_json(schedule, kernel).dump());
+    };
+    tile::Program program;
+    try {
+      program = to_tiles(kernel, parse_schedule(to_json(schedule, kernel), kernel));
+    } catch (const Error& error) {
+      ASSERT_EQ(error.kind(), ErrorKind::kUser) << error.what() << "\n" << told();
+      continue;
+    }
+    ++lowered;
+    several += kernel.states.size() > 1;
+    over_units += kernel::print_kernel(kernel).find("source]") != std::string::npos;
+    const std::string text = tile::print_program(program);
+    ASSERT_EQ(tile::print_program(tile::parse_program(text)), text) << told();
+    expect_same(program, memory, {}, expected, told);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_GT(lowered, 200);
+  EXPECT_GT(several, 100);
+  EXPECT_GT(over_units, 100);
 }
 
 // An axis without points is read nowhere, in whatever order, stores nothing, and folds to what folds start from.

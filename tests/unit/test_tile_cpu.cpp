@@ -3,17 +3,20 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
 
+#include "emit/cpu/cpp_text.hpp"
 #include "emit/cpu/tile_printer.hpp"
 #include "kernel/evaluate.hpp"
 #include "kernel/text.hpp"
 #include "lower/pipeline.hpp"
-#include "random_kernels.hpp"
+#include "random_recurrences.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 #include "targets/cpu/lowering.hpp"
@@ -45,32 +48,34 @@ bool multiplies_on(const tile::Program& program) {
 // What the seed makes, unless its schedule cannot be kept.
 std::optional<Trial> trial_of(uint64_t seed) {
   Random random(seed);
-  lower::RandomKernel maker(random, seed % 3 == 0);
-  Trial trial{seed, {}, {}, maker.sizes(), {}, {}};
-  trial.kernel = maker.make();
+  lower::RandomKernel maker(random, {.scans = seed % 3 == 0, .types = seed % 2 == 0});
+  lower::RandomRecurrence recurrence(random);
+  const bool recurs = seed % 5 == 0;
+  Trial trial{seed, {}, {}, recurs ? std::map<std::string, int64_t>{} : maker.sizes(), {}, {}};
+  trial.kernel = recurs ? recurrence.make() : maker.make();
   trial.memory = lower::random_memory(random, trial.kernel, trial.sizes);
-  for (auto& [name, numbers] : trial.memory)
-    for (double& number : numbers.reals) number = static_cast<float>(number);
   try {
-    trial.program = lower::to_tiles(trial.kernel, lower::random_schedule(random, trial.kernel));
+    trial.program = lower::to_tiles(
+        trial.kernel, recurs ? recurrence.schedule(trial.kernel) : lower::random_schedule(random, trial.kernel));
   } catch (const Error&) { return std::nullopt; }
   if (multiplies_on(trial.program)) return std::nullopt;
   trial.expected = kernel::evaluate(trial.kernel, trial.memory, trial.sizes);
   return trial;
 }
 
-// "extern "C" void run_7(float* const* buffers, const int64_t* sizes)", which calls the printed function.
+// "extern "C" void run_7(void* const* buffers, const int64_t* sizes)", which calls the printed function.
 std::string entry_of(const Trial& trial, const cpu::PrintedTile& printed) {
   std::string arguments;
   const auto add = [&](const std::string& one) { arguments += (arguments.empty() ? "" : ", ") + one; };
   for (size_t i = 0; i < trial.program.buffers.size(); ++i)
-    if (trial.program.buffers[i].space == tile::Space::kGlobal) add(fmt::format("buffers[{}]", i));
+    if (trial.program.buffers[i].space == tile::Space::kGlobal)
+      add(fmt::format("static_cast<{}*>(buffers[{}])", cpu::storage_type(trial.program.buffers[i].dtype), i));
   int sizes = 0;
   for (const tile::SymbolInfo& symbol : trial.program.symbols)
     if (symbol.kind == tile::SymbolKind::kSize) add(fmt::format("sizes[{}]", sizes++));
   if (printed.takes_threads) add("2");
-  return fmt::format("extern \"C\" void run_{}(float* const* buffers, const int64_t* sizes) {{ {}({}); }}\n",
-                     trial.seed, trial.program.name, arguments);
+  return fmt::format("extern \"C\" void run_{}(void* const* buffers, const int64_t* sizes) {{ {}({}); }}\n", trial.seed,
+                     trial.program.name, arguments);
 }
 
 // A library of all of them, which has to have a path of its own. Optimisation costs more than it finds here.
@@ -89,7 +94,7 @@ void* compiled(std::vector<Trial>& trials) {
   const std::string source = folder / "tiles.cpp", library = folder / "tiles.so";
   write_file_atomically(source, cpu::cpp_file(functions, helpers));
   const char* compiler = std::getenv("CXX");
-  const std::string command = fmt::format("{} -O1 -fopenmp -std=c++17 -shared -fPIC -fwrapv -fno-math-errno {} -o {}",
+  const std::string command = fmt::format("{} -O0 -fopenmp -std=c++17 -shared -fPIC -fwrapv -fno-math-errno {} -o {}",
                                           compiler ? compiler : "g++", source, library);
   if (std::system(command.c_str()) != 0) return nullptr;
   void* loaded = dlopen(library.c_str(), RTLD_NOW);
@@ -97,9 +102,54 @@ void* compiled(std::vector<Trial>& trials) {
   return loaded;
 }
 
-std::map<std::string, std::vector<float>> run(void* library, const Trial& trial) {
-  std::map<std::string, std::vector<float>> arrays;
-  std::vector<float*> buffers;
+template <typename Type>
+std::vector<std::byte> bytes_of(size_t count, const auto& element) {
+  std::vector<std::byte> bytes(count * sizeof(Type));
+  for (size_t i = 0; i < count; ++i) {
+    const Type one = element(i);
+    std::memcpy(bytes.data() + i * sizeof(Type), &one, sizeof(Type));
+  }
+  return bytes;
+}
+
+uint16_t upper_half(double number) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(number)) >> 16);
+}
+
+// As they lie in memory; 777 where there is none.
+std::vector<std::byte> bytes_of(DType dtype, const kernel::Numbers& numbers, size_t count) {
+  const auto real = [&](size_t i) { return i < numbers.reals.size() ? numbers.reals[i] : 777.0; };
+  const auto whole = [&](size_t i) { return i < numbers.wholes.size() ? numbers.wholes[i] : 77; };
+  switch (dtype) {
+    case DType::f64: return bytes_of<double>(count, real);
+    case DType::f32: return bytes_of<float>(count, [&](size_t i) { return static_cast<float>(real(i)); });
+    case DType::f16: return bytes_of<_Float16>(count, [&](size_t i) { return static_cast<_Float16>(real(i)); });
+    case DType::bf16: return bytes_of<uint16_t>(count, [&](size_t i) { return upper_half(real(i)); });
+    case DType::i64: return bytes_of<int64_t>(count, whole);
+    case DType::i32: return bytes_of<int32_t>(count, [&](size_t i) { return static_cast<int32_t>(whole(i)); });
+    default: return bytes_of<int8_t>(count, [&](size_t i) { return static_cast<int8_t>(whole(i)); });
+  }
+}
+
+std::vector<double> reals_of(DType dtype, const std::vector<std::byte>& bytes) {
+  std::vector<double> reals(bytes.size() / static_cast<size_t>(size_of(dtype)));
+  for (size_t i = 0; i < reals.size(); ++i) {
+    const auto element = [&]<typename Type>(Type one) {
+      std::memcpy(&one, bytes.data() + i * sizeof(Type), sizeof(Type));
+      return one;
+    };
+    if (dtype == DType::f64) reals[i] = element(double{});
+    else if (dtype == DType::f32) reals[i] = element(float{});
+    else if (dtype == DType::f16) reals[i] = static_cast<double>(element(_Float16{}));
+    else reals[i] = std::bit_cast<float>(static_cast<uint32_t>(element(uint16_t{})) << 16);
+  }
+  return reals;
+}
+
+// What the printed function leaves in each buffer of floating type.
+std::map<std::string, std::vector<double>> run(void* library, const Trial& trial) {
+  std::vector<std::vector<std::byte>> arrays;
+  std::vector<void*> buffers;
   std::vector<int64_t> sizes, values(trial.program.symbols.size());
   for (size_t i = 0; i < values.size(); ++i)
     if (trial.program.symbols[i].kind == tile::SymbolKind::kSize)
@@ -107,23 +157,26 @@ std::map<std::string, std::vector<float>> run(void* library, const Trial& trial)
   for (const tile::Buffer& buffer : trial.program.buffers) {
     size_t elements = 1;
     for (const tile::Index& size : buffer.shape) elements *= static_cast<size_t>(kernel::evaluate(size, values));
-    std::vector<float>& array = arrays[buffer.name];
-    array.assign(elements, 777.0F);
-    if (const auto found = trial.memory.find(buffer.name); found != trial.memory.end())
-      std::copy(found->second.reals.begin(), found->second.reals.end(), array.begin());
-    buffers.push_back(array.data());
+    const auto found = trial.memory.find(buffer.name);
+    arrays.push_back(bytes_of(buffer.dtype, found == trial.memory.end() ? kernel::Numbers{} : found->second, elements));
   }
-  using Function = void (*)(float* const*, const int64_t*);
+  for (std::vector<std::byte>& array : arrays) buffers.push_back(array.data());
+  using Function = void (*)(void* const*, const int64_t*);
   void* const symbol = dlsym(library, fmt::format("run_{}", trial.seed).c_str());
   reinterpret_cast<Function>(symbol)(buffers.data(), sizes.data());
-  return arrays;
+  std::map<std::string, std::vector<double>> found;
+  for (size_t i = 0; i < arrays.size(); ++i)
+    if (const tile::Buffer& buffer = trial.program.buffers[i]; kernel::is_real(buffer.dtype))
+      found[buffer.name] = reals_of(buffer.dtype, arrays[i]);
+  return found;
 }
 
-// In single precision; NaN is like NaN, infinities like themselves.
-bool close(double left, double right, double largest) {
+// In single precision, or the type's if that is coarser; NaN is like NaN, infinities like themselves.
+bool close(DType dtype, double left, double right, double largest) {
   if (std::isnan(left) || std::isnan(right)) return std::isnan(left) && std::isnan(right);
-  if (left == right || static_cast<float>(left) == static_cast<float>(right)) return true;
-  return std::abs(left - right) <= 2e-4 * std::max({1.0, std::abs(right), largest});
+  if (left == right || kernel::round_to(dtype, left) == kernel::round_to(dtype, right)) return true;
+  const double share = dtype == DType::bf16 ? 1e-2 : dtype == DType::f16 ? 2e-3 : 2e-4;
+  return std::abs(left - right) <= share * std::max({1.0, std::abs(right), largest});
 }
 
 TEST(TilesOnCpu, RandomKernelsUnderRandomSchedulesComputeWhatTheyMean) {
@@ -141,7 +194,7 @@ TEST(TilesOnCpu, RandomKernelsUnderRandomSchedulesComputeWhatTheyMean) {
       for (double one : expected)
         if (std::isfinite(one)) largest = std::max(largest, std::abs(one));
       for (size_t i = 0; i < expected.size(); ++i)
-        ASSERT_TRUE(close(found.at(buffer.name)[i], expected[i], largest))
+        ASSERT_TRUE(close(buffer.dtype, found.at(buffer.name)[i], expected[i], largest))
             << "seed " << trial.seed << ": " << buffer.name << "[" << i << "] is " << found.at(buffer.name)[i]
             << ", not " << expected[i] << "\n"
             << kernel::print_kernel(trial.kernel) << tile::print_program(trial.program) <<
@@ -284,7 +337,7 @@ TEST(TilesOnCpu, EveryInstructionDoesWhatItDoesInTheInterpreter) {
     const auto found = run(library, trial);
     for (const auto& [name, expected] : trial.expected)
       for (size_t i = 0; i < expected.reals.size(); ++i)
-        EXPECT_TRUE(close(found.at(name)[i], expected.reals[i], 0))
+        EXPECT_TRUE(close(DType::f32, found.at(name)[i], expected.reals[i], 0))
             << kSnippets[trial.seed] << name << "[" << i << "] is " << found.at(name)[i] << ", not "
             << expected.reals[i];
   }
