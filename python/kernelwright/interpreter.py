@@ -9,6 +9,8 @@ from typing import Any, Callable
 import numpy as np
 import torch
 
+from . import interpreter_shortcuts
+
 
 def _torch_unary(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[np.ndarray], np.ndarray]:
     return lambda values: function(torch.from_numpy(np.ascontiguousarray(values))).numpy()
@@ -187,6 +189,7 @@ def install() -> None:
     from triton.runtime import interpreter
     from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, ScanOps
 
+    interpreter_shortcuts.install()
     for name, function in _FUNCTIONS.items():
         setattr(libdevice, name, _interpreted(function))
     if not hasattr(interpreter._patch_lang_tensor, "__wrapped__"):

@@ -1,4 +1,4 @@
-"""What kernelwright/interpreter.py puts into the place of Triton's own reductions and scans answers as those do."""
+"""What kernelwright/interpreter.py puts into the place of Triton's own answers as that does, or as a GPU where that does not."""
 
 import subprocess
 import sys
@@ -79,11 +79,77 @@ for case, expected in zip(cases, slow):
 print("compared", sum(map(len, slow)))
 """
 
+ARITHMETIC = """
+import torch, triton, triton.language as tl
+from kernelwright import interpreter
 
-def test_reductions_and_scans_answer_as_tritons_own(home, tmp_path, monkeypatch):
+@triton.jit
+def kernel(x, y, wholes, floats, flags, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    a, b = tl.load(x + at), tl.load(y + at)
+    program = tl.program_id(0)
+    first = (a + 3) * -2 - (program + 5) // 2
+    tl.store(wholes + at, first)
+    tl.store(wholes + SIZE + at, (a % 7) ^ (b & 12) | (a << 2))
+    tl.store(wholes + 2 * SIZE + at, a // 3 + b * 4 + 2147483647)
+    tl.store(wholes + 3 * SIZE + at, tl.where(a > 2, 1 - a, b) + SIZE)
+    tl.store(floats + at, a / 4 + b / a)
+    tl.store(floats + SIZE + at, (a.to(tl.float32) * 0.5 + 1).to(tl.float16).to(tl.float32))
+    table = a[:, None] * 2 - b[None, :]
+    tl.store(floats + 2 * SIZE + at, tl.sum((table == at[None, :]).to(tl.int32), 1).to(tl.float32))
+    tl.store(flags + at, (a >= 0) & (b != 3))
+
+def results(x_dtype, y_dtype):
+    x = torch.tensor([1, -2, 3, 100, -128 if x_dtype in (torch.int8, torch.int16) else -70000, 7, 5, 2], dtype=x_dtype)
+    y = torch.tensor([3, 2, 1, 0, 9, 8, 11, 127], dtype=y_dtype)
+    wholes, floats, flags = torch.zeros(4, 8, dtype=torch.int64), torch.zeros(3, 8), torch.zeros(8, dtype=torch.bool)
+    kernel[(1,)](x, y, wholes, floats, flags, 8)
+    return [wholes, floats, flags]
+
+pairs = [(torch.int32, torch.int32), (torch.int64, torch.int32), (torch.int32, torch.int64), (torch.int16, torch.int64),
+         (torch.int8, torch.int32)]
+theirs = [results(*pair) for pair in pairs]
+interpreter.install()
+interpreter.install()
+for pair, expected in zip(pairs, theirs):
+    for mine, own in zip(results(*pair), expected):
+        torch.testing.assert_close(mine, own, rtol=0, atol=0, msg=str(pair))
+print("compared", len(pairs))
+"""
+
+NARROW = """
+import torch, triton, triton.language as tl
+from kernelwright import interpreter
+
+@triton.jit
+def kernel(x, narrow, wide, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    rounded = tl.load(x + at).to(tl.bfloat16)
+    tl.store(narrow + at, rounded)
+    tl.store(wide + at, rounded.to(tl.float32))
+
+interpreter.install()
+nan, inf = float("nan"), float("inf")
+x = torch.cat([torch.tensor([0.0, -0.0, nan, inf, -inf, 1.00390625, 1.01171875, 3.4e38, 1e-40, -1e-45, 65504.0, 0.1]),
+               torch.randn(4, generator=torch.Generator().manual_seed(0))])
+narrow, wide = torch.empty(16, dtype=torch.bfloat16), torch.empty(16)
+kernel[(1,)](x, narrow, wide, 16)
+torch.testing.assert_close(narrow, x.bfloat16(), rtol=0, atol=0, equal_nan=True)
+torch.testing.assert_close(wide, x.bfloat16().float(), rtol=0, atol=0, equal_nan=True)
+assert torch.equal(torch.signbit(narrow[:2]), torch.tensor([False, True]))
+print("rounded")
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "answer"),
+    [(COMPARE, "compared 80"), (ARITHMETIC, "compared 5"), (NARROW, "rounded")],
+    ids=["reductions_and_scans", "arithmetic", "bfloat16"],
+)
+def test_it_answers_as_tritons_own_and_rounds_as_a_gpu(home, tmp_path, monkeypatch, script, answer):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setenv("PYTHONPATH", str(home / "python"))
     path = tmp_path / "compare.py"
-    path.write_text(COMPARE)
+    path.write_text(script)
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and done.stdout == "compared 80\n", done.stdout + done.stderr
+    assert done.returncode == 0 and done.stdout == answer + "\n", done.stdout + done.stderr
