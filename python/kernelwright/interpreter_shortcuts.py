@@ -7,6 +7,7 @@ interpreter computes and then does not assert (that takes its debug mode), is no
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,21 @@ def _converter(convert: Any, towards_zero: Any) -> Any:
         return convert(numbers, given, wanted, rounding)
 
     return converted
+
+
+def _patcher(patch_one: Any, is_builtin: Any) -> Any:
+    """Each call of a function, from a kernel too, puts the interpreter's functions into the language's modules, where
+    they mostly stand already. Which there are is looked up once for each module."""
+    members: dict[int, list[tuple[str, Any]]] = {}
+
+    def patch(module: Any, builder: Any, *scope: Any) -> None:
+        if (found := members.get(id(module))) is None:
+            found = members[id(module)] = [one for one in inspect.getmembers(module) if is_builtin(one[1])]
+        if found and getattr(module, found[0][0]) is found[0][1]:
+            for name, member in found:
+                patch_one(module, name, member, builder, *scope)
+
+    return patch
 
 
 def install() -> None:
@@ -119,5 +135,6 @@ def install() -> None:
     TritonSemantic.binary_op_type_checking_impl = meet_unless_alike
     interpreter._get_np_dtype = numpy_type
     interpreter._convert_float = _converter(interpreter._convert_float, interpreter._ir.ROUNDING_MODE.RTZ)
+    interpreter._patch_builtin = _patcher(interpreter._patch_attr, core.is_builtin)
     builder = interpreter.interpreter_builder
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)

@@ -33,11 +33,11 @@ DTYPES = {
 Tensor = torch.Tensor
 
 
-def plan(graph: dict[str, Any], target: str, folder: Path) -> str:
+def plan(graph: dict[str, Any], target: str, folder: Path, *options: str) -> str:
     """What plan_tool prints for a captured graph."""
     path = folder / "graph.json"
     path.write_text(json.dumps(graph))
-    done = subprocess.run([PLAN_TOOL, path, target], capture_output=True, text=True, check=False)
+    done = subprocess.run([PLAN_TOOL, path, target, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 

@@ -35,8 +35,9 @@ def check(
     tmp_path: Path,
     library_calls: int = 0,
     launches: int | None = None,
-) -> None:
-    """Plans `module` for both targets and compares every output and mutated buffer with eager's."""
+    multiprocessors: int | None = None,
+) -> str:
+    """Plans `module` for both targets and compares every output and mutated buffer with eager's; the GPU's plan."""
     assert PLAN_TOOL.exists(), "configure with -DKW_TESTS=ON and build"
     if not isinstance(module, nn.Module):
         module = Wrapped(module)
@@ -56,8 +57,11 @@ def check(
     with torch.no_grad():
         expected = module(*arguments)
     flat = list(torch.utils._pytree.tree_leaves(expected))
-    for target in ("triton", "cpu"):
-        text = plan(graph, target, tmp_path)
+    plans = {
+        "triton": plan(graph, "triton", tmp_path, *([str(multiprocessors)] if multiprocessors else [])),
+        "cpu": plan(graph, "cpu", tmp_path),
+    }
+    for target, text in plans.items():
         outputs, steps = evaluate(text, inputs)
         kinds = [one["kind"] for one in graph["outputs"]]
         results = [value for value, kind in zip(outputs, kinds) if kind == "user"]
@@ -84,6 +88,7 @@ def check(
         assert sum(step.startswith("call ") for step in steps) == library_calls, "\n".join(steps)
         if launches is not None and target == "triton":
             assert sum(not step.startswith(("call ", "view ", "allocate ")) for step in steps) == launches, text
+    return plans["triton"]
 
 
 def randn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -1,5 +1,5 @@
-// plan_tool GRAPH.json|GRAPH.txt [triton|cpu] [quiet]: runs the passes, plans, and prints groups, steps and kernels.
-// For tests and for looking.
+// plan_tool GRAPH.json|GRAPH.txt [triton|cpu [quiet|MULTIPROCESSORS]]: runs the passes, plans, and prints groups, steps
+// and kernels. For tests and for looking. On a device of few multiprocessors little work is much.
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -15,10 +15,12 @@
 #include "tile/text.hpp"
 
 int main(int count, char** arguments) {
-  if (count < 2) return std::fputs("usage: plan_tool GRAPH.json|GRAPH.txt [triton|cpu] [quiet]\n", stderr), 2;
+  if (count < 2)
+    return std::fputs("usage: plan_tool GRAPH.json|GRAPH.txt [triton|cpu [quiet|MULTIPROCESSORS]]\n", stderr), 2;
   try {
     const std::string path = arguments[1], target = count > 2 ? arguments[2] : "triton", text = kw::read_file(path);
-    const bool quiet = count > 3;
+    const std::string third = count > 3 ? arguments[3] : "";
+    const bool quiet = third == "quiet";
     kw::Graph graph = path.ends_with(".json") ? kw::read_graph(text) : kw::parse_graph(text);
     auto clock = std::chrono::steady_clock::now();
     auto lap = [&] {
@@ -31,7 +33,8 @@ int main(int count, char** arguments) {
     for (const auto& pass : kw::run_passes(graph).passes)
       if (pass.name == "fusion") fusion = pass.seconds;
     const double passes = lap();
-    const auto device = kw::default_device(target);
+    auto device = kw::default_device(target);
+    if (!third.empty() && !quiet) device.units = std::stoi(third);
     const kw::Schedule schedule = kw::default_schedule(graph, device);
     const double planning = lap();
     const kw::Program program = kw::make_program(graph, schedule, device);
