@@ -213,16 +213,6 @@ constexpr const char* kSnippets[] = {
     // folds
     "%found: i64[row] = fold arg_max %x_tile over column\n%r: f32[row] = cast %found\nstore z[row] <- %r\n",
     "%found: i32 = fold arg_min %x_tile over row, column\n%r: f32 = cast %found\nstore z[0] <- %r\n",
-    "%mean: f32[row], %m2: f32[row] = fold moments %x_tile over column\n%r: f32[row] = mul %mean, %m2\n"
-    "store z[row] <- %r\n",
-    "%top: f32[column], %s: f32[column] = fold max_sum_exp %x_tile over row\n"
-    "%r: f32[row, column] = add %x_tile, %s\n%r2: f32[row, column] = sub %r, %top\nstore y[row, column] <- %r2\n",
-    "%n: f32[row, column] = exp %x_tile\n%mean: f32[row], %m2: f32[row] = fold combine_moments %x_tile, %n, %n over "
-    "column\n"
-    "%r: f32[row] = add %mean, %m2\nstore z[row] <- %r\n",
-    "%n: f32[row, column] = exp %x_tile\n%top: f32[row], %s: f32[row] = fold combine_max_sum_exp %x_tile, %n over "
-    "column\n"
-    "%r: f32[row] = add %top, %s\nstore z[row] <- %r\n",
     "%narrow: bf16[row, column] = cast %x_tile\n%s: bf16[row] = fold sum %narrow over column\n%r: f32[row] = cast %s\n"
     "store z[row] <- %r\n",
     "%whole: i32[row, column] = cast %x_tile\n%s: i32[row] = fold prod %whole over column\n%r: f32[row] = cast %s\n"
