@@ -40,7 +40,8 @@ int64_t place_of_best(ReduceOp reduce, DType dtype, const Line& line) {
   return best;
 }
 
-// What a scan by log_sum_exp has met: max and Σ exp(x − max). An infinite maximum is not subtracted, as in PyTorch's logsumexp: ∞ − ∞ is none.
+// What a scan by log_sum_exp has met: max and Σ exp(x − max). An infinite maximum is not subtracted, as in PyTorch's
+// logsumexp: ∞ − ∞ is none.
 struct MaxSumExp {
   double largest = -std::numeric_limits<double>::infinity(), sum = 0;
 

@@ -240,13 +240,13 @@ class TilePrinter {
                                  at_.text.elements(value)));
         continue;
       }
-      const bool folded = std::any_of(step.folds.begin(), step.folds.end(),
-                                      [&](const Instruction* fold) { return fold->results[0] == value; });
+      const auto results_in = [&](const Instruction* one) {
+        return std::count(one->results.begin(), one->results.end(), value) != 0;
+      };
+      const bool folded = std::any_of(step.folds.begin(), step.folds.end(), results_in);
       const bool carried = step.instruction && step.instruction->kind == Kind::kFor &&
                            std::count(step.instruction->arguments.begin(), step.instruction->arguments.end(), value);
-      const bool walked = std::any_of(step.scans.begin(), step.scans.end(), [&](const Instruction* scan) {
-        return std::count(scan->results.begin(), scan->results.end(), value) != 0;
-      });
+      const bool walked = std::any_of(step.scans.begin(), step.scans.end(), results_in);
       if (!folded && !carried && !walked) at_.out.line(at_.text.held_type(value) + " " + at_.text.name(value) + ";");
     }
   }
@@ -338,7 +338,7 @@ class TilePrinter {
       case Kind::kStore: return accesses_.store(one);
       case Kind::kCopy: return accesses_.copy(one);
       case Kind::kDot: return print_dot(at_, step);
-      case Kind::kFold: return lower::is_simple_fold(one) ? print_fold_step(at_, one) : print_whole_fold(at_, one);
+      case Kind::kFold: return print_fold_step(at_, one);
       case Kind::kScan: return print_scan(one);
       case Kind::kStack:
       case Kind::kUnstack: return;  // refused
@@ -352,7 +352,8 @@ class TilePrinter {
 
   void print_scan(const Instruction& one) {
     if (lower::is_simple_scan(one)) return print_scan_step(at_, one);
-    if (!kernel::is_sort(one.reduce)) return cpu::print_scan(at_, one);
+    if (one.way == tile::ScanWay::kNetwork) refuse_tile(program_, "a scan in an order of its own");
+    if (!kernel::is_sort(one.reduce)) refuse_tile(program_, "a scan by " + std::string(kernel::name_of(one.reduce)));
     const Value row = one.operands[0];
     const auto load = loads_.find(row);
     const bool in_memory = load != loads_.end() && !tile::has_lane(at_.text.place(row).lanes, one.from);

@@ -1,6 +1,7 @@
 #include "targets/cpu/lowering.hpp"
 
 #include "lower/chosen_functions.hpp"
+#include "lower/extreme_places.hpp"
 #include "lower/first_places.hpp"
 #include "lower/lane_bounds.hpp"
 #include "lower/lane_ends.hpp"
@@ -23,6 +24,7 @@ using lower::Lowered;
 
 constexpr lower::TargetStep kSteps[] = {
     {"end-lanes", [](Lowered& made) { made.ends = lower::end_lanes(made.program); }},
+    {"extreme-places", [](Lowered& made) { lower::fold_places_along(made.program); }},
     {"order-lanes",
      [](Lowered& made) {
        made.loops = std::make_unique<lower::LoopPlan>();
