@@ -9,6 +9,7 @@
 #include "lower/loop_rules.hpp"
 #include "lower/loop_text.hpp"
 #include "lower/loop_tree.hpp"
+#include "lower/refused_stores.hpp"
 #include "lower/walks.hpp"
 
 namespace kw::lower {
@@ -38,6 +39,9 @@ class StepChecker {
 
   void run() {
     check_block(plan_.body, &program_.body, {});
+    bool refuses = false;
+    for (const LoopStep& step : plan_.body) refuses = refuses || find_refused_stores(step).refuses;
+    if (refuses && has_places_) check_refused(plan_.body, false, false);
     tile::for_each(program_.body, [&](const Instruction& one) { check_count(one); });
   }
 
@@ -246,6 +250,25 @@ class StepChecker {
   // A sort may read its rows from where they are loaded.
   bool lies_in_memory(const Instruction& sort, Value value) const {
     return sort.kind == Kind::kScan && kernel::is_sort(sort.reduce) && is_repeated(value);
+  }
+
+  // `is_accepted`: no index can have been refused before. False where one may be in the steps.
+  bool check_refused(const std::vector<LoopStep>& steps, bool in_loop, bool is_accepted) {
+    const bool was_accepted = is_accepted;
+    for (const LoopStep& step : steps) {
+      at_ = &step;
+      const RefusedStores found = find_refused_stores(step);
+      const bool is_store = step.instruction && step.instruction->kind == Kind::kStore;
+      const bool is_loop = !step.instruction || step.instruction->kind == Kind::kFor;
+      require(!step.unless_refused || is_store || (in_loop && !step.body.empty() && !found.refuses),
+              "no loop goes on instead of it behind a refused index");
+      is_accepted = !found.refuses && (is_accepted || (step.unless_refused && !is_store));
+      require(!is_store || !found.stores || is_accepted || step.unless_refused,
+              "it stores where data say, behind an index that may be refused");
+      is_accepted = check_refused(step.body, in_loop || is_loop, is_accepted);
+      is_accepted = check_refused(step.otherwise_body, in_loop || is_loop, is_accepted);
+    }
+    return was_accepted && is_accepted;
   }
 
   void check_shared(const LoopStep& step) const {

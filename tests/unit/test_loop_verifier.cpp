@@ -260,6 +260,46 @@ TEST(LoopVerifier, FoldsAreDonePointByPoint) {
       << find_loop_fault(program, plan);
 }
 
+// An index that may be refused, and stores at such places: at once, and in a loop of their own.
+constexpr const char* kRefused = R"(program refused {
+  grid block = 2
+  lane column = 16
+  launch warps 4
+  buffer at: i32[2, 8] input
+  buffer x: f32[2, 8, 16] input
+  buffer y: f32[64, 16] inout
+  buffer z: f32[64] inout
+  for row = 0 to 8 step 1 {
+    %place: i32 = load at[block, row]
+    %size: i32 = constant 64
+    %safe: i32 = bounded %place, %size
+    %first: f32 = load x[block, row, 0]
+    store z[%safe] <- %first
+    %a: f32[column] = load x[block, row, column]
+    store y[%safe, column] <- %a
+  }
+}
+)";
+
+TEST(LoopVerifier, NoStoreWhereDataSayIsReachedBehindARefusedIndex) {
+  EXPECT_EQ(Broken(kRefused).fault(), "");
+  Broken loop(kRefused);
+  loop.step("lane column = 16 unless_refused").unless_refused = false;
+  EXPECT_EQ(
+      loop.fault(),
+      "loops of tile program 'refused', 'store y': it stores where data say, behind an index that may be refused");
+  Broken store(kRefused);
+  store.step("store z unless_refused").unless_refused = false;
+  EXPECT_EQ(
+      store.fault(),
+      "loops of tile program 'refused', 'store z': it stores where data say, behind an index that may be refused");
+  Broken outside(kRefused);
+  outside.step("for row").unless_refused = true;
+  EXPECT_EQ(outside.fault(),
+            "loops of tile program 'refused', 'for row unless_refused': no loop goes on instead of it behind a refused "
+            "index");
+}
+
 TEST(LoopVerifier, MarksFitTheirLoops) {
   Broken simd;
   simd.step("lane row").simd = true;

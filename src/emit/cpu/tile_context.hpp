@@ -75,7 +75,6 @@ struct TileContext {
   std::map<tile::Value, Text> written;
   std::map<tile::Value, RunningFold> running;
   std::map<tile::Value, RunningScan> walks;
-  bool is_accepted = true;        // no index has been refused where this stands
   std::set<tile::Value> holding;  // masks that nothing asks for: they hold wherever they are used
 };
 

@@ -13,6 +13,7 @@
 #include "lower/loop_tree.hpp"
 #include "lower/packed.hpp"
 #include "lower/positions.hpp"
+#include "lower/refused_stores.hpp"
 #include "lower/repeated.hpp"
 #include "lower/tile_places.hpp"
 
@@ -41,6 +42,7 @@ constexpr lower::TargetStep kSteps[] = {
     {"place-repeated",
      [](Lowered& made) { lower::place_repeated(made.program, made.loops->is_repeated, made.loops->body); }},
     {"late-stores", [](Lowered& made) { lower::put_stores_behind_loads(made.loops->body); }},
+    {"refused-stores", [](Lowered& made) { lower::mark_refused_stores(made.program, made.loops->body); }},
     {"places", [](Lowered& made) { lower::place_tiles(made.program, *made.loops); }},
     {"positions", [](Lowered& made) { lower::write_compared_positions(made.program, *made.loops); }},
     {"chosen-functions", [](Lowered& made) { lower::compute_before_choices(made.program, made.loops->places); }},
