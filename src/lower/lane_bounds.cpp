@@ -70,11 +70,11 @@ class LaneBounder {
         continue;
       }
       const Instruction& one = *step.instruction;
-      if (is_simple_fold(one) && work.begun.count(&one) == 0) work.folds.push_back(&one);
+      if (one.kind == Kind::kFold && work.begun.count(&one) == 0) work.folds.push_back(&one);
       else work.made.insert(work.made.end(), one.results.begin(), one.results.end());
       const bool maps = one.kind == Kind::kConstant || one.kind == Kind::kIndex || one.kind == Kind::kOp ||
                         one.kind == Kind::kLoad;
-      work.only_folds = work.only_folds && (maps || is_simple_fold(one));
+      work.only_folds = work.only_folds && (maps || one.kind == Kind::kFold);
     }
   }
 
@@ -101,8 +101,10 @@ class LaneBounder {
     if (!work.only_folds || work.folds.empty()) return;
     std::map<Value, int> used;
     count_uses(loop.body, used);
-    const bool is_own = std::all_of(work.made.begin(), work.made.end(),
-                                    [&](Value value) { return used[value] == uses_.at(value); });
+    const bool is_own = std::all_of(work.made.begin(), work.made.end(), [&](Value value) {
+      const auto found = uses_.find(value);
+      return found == uses_.end() || used[value] == found->second;
+    });
     if (!is_own) return;
     std::vector<Condition> all = conditions_of(*work.folds[0]), common = all;
     for (size_t i = 1; i < work.folds.size(); ++i) {

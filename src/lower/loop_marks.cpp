@@ -111,8 +111,8 @@ bool is_vectorisable(const tile::Program& program, const Instruction& one, Symbo
   switch (one.kind) {
     case Kind::kScan: return is_simple_scan(one) && one.from != lane;
     case Kind::kFold:
-      return is_simple_fold(one) && one.reduce != tile::ReduceOp::kExtendedSum &&
-             !is_narrow_float(program.values[one.operands[0]].type.dtype);
+      if (folds_along(one) && tile::has_lane(one.lanes, lane)) return false;
+      return one.reduce != tile::ReduceOp::kExtendedSum && !is_narrow_float(program.values[one.operands[0]].type.dtype);
     case Kind::kOp: return one.op != tile::ScalarOp::kBounded;
     case Kind::kStore:
       // Data may send two points to one element, but for those that are side by side where there is an order.
@@ -173,9 +173,19 @@ class Marker {
       step.unroll = kRowsAtOnce;
     }
     step.moves = moves(program_, step);
-    step.shared = program_.symbols[step.lane].shared && !shares_lane && !step.moves ? 1 : 0;
+    const bool may_share = program_.symbols[step.lane].shared && !folds_along(step.body, step.lane);
+    step.shared = may_share && !shares_lane && !step.moves ? 1 : 0;
     step.is_short = step.simd && program_.symbols[step.lane].simd &&
                     Counter(program_, step.lane).is_short(step.body, tile::width_of(program_, step.lane));
+  }
+
+  // Is something taken along the lane? Shares of it are not folded together.
+  static bool folds_along(const std::vector<LoopStep>& steps, Symbol lane) {
+    return std::any_of(steps.begin(), steps.end(), [&](const LoopStep& step) {
+      if (step.instruction && lower::folds_along(*step.instruction) && tile::has_lane(step.instruction->lanes, lane))
+        return true;
+      return folds_along(step.body, lane) || folds_along(step.otherwise_body, lane);
+    });
   }
 
   // By the function where columns lie side by side in both arrays.

@@ -44,6 +44,7 @@ struct LoopStep {
   bool moves = false;                   // the loop moves runs of memory as they are, each by one call
   bool reversed = false;                // the loop goes from the end to the start
   int unroll = 0;                       // so many iterations stand one behind the other
+  bool unless_refused = false;          // a store, or stores inside, that nothing reaches behind a refused index
   int shared = 0;                       // loops, this one first, that threads share together
   bool is_short = false;                // the variable is counted in 32 bits
   std::vector<const tile::Instruction*> folds;  // they begin before this loop and are complete behind it

@@ -9,6 +9,7 @@
 #include "lower/loop_rules.hpp"
 #include "lower/loop_text.hpp"
 #include "lower/loop_tree.hpp"
+#include "lower/refused_stores.hpp"
 #include "lower/walks.hpp"
 
 namespace kw::lower {
@@ -38,6 +39,9 @@ class StepChecker {
 
   void run() {
     check_block(plan_.body, &program_.body, {});
+    bool refuses = false;
+    for (const LoopStep& step : plan_.body) refuses = refuses || find_refused_stores(step).refuses;
+    if (refuses && has_places_) check_refused(plan_.body, false, false);
     tile::for_each(program_.body, [&](const Instruction& one) { check_count(one); });
   }
 
@@ -79,7 +83,7 @@ class StepChecker {
     if (is_repeated(one)) return require(one.kind != Kind::kConstant || count == 0, "{} is a constant in a loop", text);
     require(count > 0, "{} stands nowhere", text);
     require(count == 1, "{} stands {} times, and is not repeated", text, count);
-    require(!is_simple_fold(one) || begun_.count(&one) != 0, "{} is a fold that no loop begins", text);
+    require(one.kind != Kind::kFold || begun_.count(&one) != 0, "{} is a fold that no loop begins", text);
     require(!is_simple_scan(one) || begun_.count(&one) != 0, "{} is a scan that no loop begins", text);
   }
 
@@ -155,14 +159,16 @@ class StepChecker {
     at_ = &loop;
     for (const Instruction* fold : loop.folds) {
       require(counts_[fold] == 1, "'%{}' begins before a loop that does not fold it", name(fold->results[0]));
-      made_[fold->results[0]] = true;
+      for (Value value : fold->results) made_[value] = true;
     }
   }
 
   void check_fold(const Instruction& fold, const LoopStep& loop) {
     const std::string& result = name(fold.results[0]);
-    require(is_simple_fold(fold) && tile::has_lane(fold.lanes, loop.lane),
+    require(fold.kind == Kind::kFold && tile::has_lane(fold.lanes, loop.lane),
             "'%{}' begins before a loop over another lane than it folds", result);
+    require(kernel::step_of(fold.reduce).has_value(), "'%{}' is a fold by {}, which no loop does point by point",
+            result, kernel::name_of(fold.reduce));
     require(begun_.insert(&fold).second, "'%{}' begins twice", result);
     for (Symbol lane : fold.lanes)
       require(!is_open(lane), "'%{}' begins inside a loop over '{}', which it folds", result, name_of_lane(lane));
@@ -194,6 +200,7 @@ class StepChecker {
     const auto found = bodies_.find(&one);
     if (found == bodies_.end()) throw BrokenLoopRule{"an instruction is not one of the program's", ""};
     require(found->second == body || is_repeated(one), "it stands in another body than in the program");
+    check_order(one);
     ++counts_[&one];
     check_uses(one);
     check_shared(step);
@@ -207,8 +214,16 @@ class StepChecker {
     at_ = &step;
     for (Value value : one.results) {
       make(value, own);
-      if (is_simple_fold(one)) made_[value] = false;  // until its loop is done
+      if (one.kind == Kind::kFold) made_[value] = false;  // until its loop is done
     }
+  }
+
+  // What a fold takes along at a point depends on what the points before have left.
+  void check_order(const Instruction& one) const {
+    if (!folds_along(one)) return;
+    for (const LoopStep* loop : open_)
+      require(!tile::has_lane(one.lanes, loop->lane) || (!loop->simd && loop->shared == 0),
+              "'%{}' takes a value along a loop whose iterations run side by side", name(one.results[0]));
   }
 
   void check_inside(const std::vector<LoopStep>& steps, BodyPointer body, const std::vector<Value>& yields,
@@ -235,6 +250,25 @@ class StepChecker {
   // A sort may read its rows from where they are loaded.
   bool lies_in_memory(const Instruction& sort, Value value) const {
     return sort.kind == Kind::kScan && kernel::is_sort(sort.reduce) && is_repeated(value);
+  }
+
+  // `is_accepted`: no index can have been refused before. False where one may be in the steps.
+  bool check_refused(const std::vector<LoopStep>& steps, bool in_loop, bool is_accepted) {
+    const bool was_accepted = is_accepted;
+    for (const LoopStep& step : steps) {
+      at_ = &step;
+      const RefusedStores found = find_refused_stores(step);
+      const bool is_store = step.instruction && step.instruction->kind == Kind::kStore;
+      const bool is_loop = !step.instruction || step.instruction->kind == Kind::kFor;
+      require(!step.unless_refused || is_store || (in_loop && !step.body.empty() && !found.refuses),
+              "no loop goes on instead of it behind a refused index");
+      is_accepted = !found.refuses && (is_accepted || (step.unless_refused && !is_store));
+      require(!is_store || !found.stores || is_accepted || step.unless_refused,
+              "it stores where data say, behind an index that may be refused");
+      is_accepted = check_refused(step.body, in_loop || is_loop, is_accepted);
+      is_accepted = check_refused(step.otherwise_body, in_loop || is_loop, is_accepted);
+    }
+    return was_accepted && is_accepted;
   }
 
   void check_shared(const LoopStep& step) const {

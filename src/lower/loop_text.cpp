@@ -45,6 +45,7 @@ class PlanPrinter {
     add(step.moves, "moves");
     add(step.reversed, "reversed");
     add(step.unroll > 0, fmt::format("unroll {}", step.unroll));
+    add(step.unless_refused, "unless_refused");
     add(step.product.way == Product::Way::kColumns, "columns");
     add(step.product.way == Product::Way::kCall, "call");
     add(step.product.column >= 0, "along " + symbols({step.product.column}));

@@ -211,10 +211,11 @@ class TreeBuilder {
   // Rows that are sorted beside one another lie side by side: lines of memory are read for all of them first.
   static bool is_sort(const Instruction& one) { return one.kind == Kind::kScan && kernel::is_sort(one.reduce); }
 
-  // Each step of a walk waits for the one before, and few instructions are hidden behind that: others take their points
-  // side by side in loops of their own.
+  // Each step of a walk waits for the one before, as does what a fold takes along, and few instructions are hidden
+  // behind that: others take their points side by side in loops of their own.
   bool fits_into_walk(const Group& group, const Instruction& one) const {
     const auto walks = [&](const Instruction& other) {
+      if (folds_along(other)) return tile::has_lane(other.lanes, group.lane);
       const auto walk = walks_.along.find(&other);
       return walk != walks_.along.end() && walk->second == group.lane;
     };
@@ -239,7 +240,7 @@ class TreeBuilder {
       case Kind::kIf:
       case Kind::kWait:
       case Kind::kBarrier: return {};
-      case Kind::kFold: return type_lanes(is_simple_fold(one) ? one.operands[0] : one.results[0]);
+      case Kind::kFold: return type_lanes(one.operands[0]);
       case Kind::kScan: {
         Lanes lanes = type_lanes(one.results[0]);
         if (!is_simple_scan(one)) std::erase(lanes, one.from);
@@ -283,7 +284,7 @@ class Beginnings {
         open_.pop_back();
         continue;
       }
-      if (is_simple_fold(*step.instruction)) begin_fold(*step.instruction);
+      if (step.instruction->kind == Kind::kFold) begin_fold(*step.instruction);
       if (is_simple_scan(*step.instruction)) begin_scan(*step.instruction);
       note(step.body);
       note(step.otherwise_body);
@@ -310,13 +311,11 @@ class Beginnings {
 
 }  // namespace
 
-bool is_simple_fold(const Instruction& one) {
-  return one.kind == Kind::kFold && kernel::step_of(one.reduce).has_value() && one.operands.size() == 1;
-}
+bool folds_along(const Instruction& one) { return one.kind == Kind::kFold && one.operands.size() == 2; }
 
 void for_each_use(const Instruction& one, const std::function<void(Value, Use)>& visit) {
   const bool whole = (one.kind == Kind::kScan && !is_simple_scan(one)) || one.kind == Kind::kRelabel ||
-                     one.kind == Kind::kSplit || (one.kind == Kind::kFold && !is_simple_fold(one));
+                     one.kind == Kind::kSplit;
   for (size_t i = 0; i < one.operands.size(); ++i) {
     Use use = whole ? Use::kWhole : Use::kPoint;
     if (one.kind == Kind::kScan && i >= tile::scanned_operands(one)) use = Use::kStart;

@@ -20,9 +20,9 @@ enum class Use {
 // bodies.
 void for_each_use(const tile::Instruction& instruction, const std::function<void(tile::Value, Use)>& visit);
 
-// Is it folded element by element in the loops of what it folds? The others walk over their operand in loops of their
-// own.
-bool is_simple_fold(const tile::Instruction& instruction);
+// Does a second operand of a maximum or minimum come along? Of equal extremes the largest of what comes along counts,
+// so that no order of the points matters. But each point meets what those before it have left.
+bool folds_along(const tile::Instruction& instruction);
 
 // Each instruction but what is repeated, in the loops over its lanes, and with each loop the folds and scans that begin
 // before it. `ranks` is the order of lanes (lane_order.hpp).

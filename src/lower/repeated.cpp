@@ -49,12 +49,11 @@ class FoldedValues {
   void find() {
     bool folds = false, carries = false;
     tile::for_each(program_.body, [&](const Instruction& one) {
-      folds = folds || is_simple_fold(one);
+      folds = folds || one.kind == Kind::kFold;
       if (one.kind == Kind::kFold) folded_.insert(one.lanes.begin(), one.lanes.end());
       const bool maps = one.kind == Kind::kFor ? one.arguments.empty() : one.results.empty() || one.results.size() == 1;
       const bool whole = one.kind == Kind::kScan || one.kind == Kind::kDot || one.kind == Kind::kRelabel ||
-                         one.kind == Kind::kSplit || one.kind == Kind::kIf ||
-                         (one.kind == Kind::kFold && !is_simple_fold(one));
+                         one.kind == Kind::kSplit || one.kind == Kind::kIf;
       carries = carries || !maps || whole;
       if (one.kind == Kind::kStore) stored_[one.access.buffer] = true;
       if (one.results.size() == 1) definers_[one.results[0]] = &one;
@@ -210,8 +209,10 @@ class RepeatedPlaces {
 }  // namespace
 
 std::vector<bool> find_repeated(const tile::Program& program, const std::vector<int>& ranks) {
-  std::vector<bool> whole(program.values.size()), started(program.values.size()), result(program.values.size());
+  std::vector<bool> whole(program.values.size()), started(program.values.size()), result(program.values.size()),
+      is_constant(program.values.size());
   tile::for_each(program.body, [&](const Instruction& one) {
+    if (one.kind == Kind::kConstant) is_constant[one.results[0]] = true;
     for_each_use(one, [&](Value value, Use use) {
       if (use == Use::kWhole) whole[value] = true;
       if (use == Use::kStart) started[value] = true;
@@ -222,7 +223,8 @@ std::vector<bool> find_repeated(const tile::Program& program, const std::vector<
     const Value value = one.results[0];
     if (one.kind == Kind::kConstant) result[value] = true;
     if (one.kind == Kind::kIndex) result[value] = !started[value];
-    if (one.kind != Kind::kOp || !is_cheap(one.op) || started[value]) return;
+    const bool is_broadcast = one.kind == Kind::kOp && one.op == ScalarOp::kSelect && is_constant[one.operands[0]];
+    if (one.kind != Kind::kOp || (!is_cheap(one.op) && !is_broadcast) || started[value]) return;
     result[value] = std::all_of(one.operands.begin(), one.operands.end(), [&](Value operand) {
       return result[operand] && !is_floating(program.values[operand].type.dtype);
     });

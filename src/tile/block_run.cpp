@@ -431,7 +431,7 @@ void BlockRun::run_fold(const Instruction& instruction) {
       for (size_t i = 0; i < results.size(); ++i)
         components[i] = line.at(type_of(instruction.operands[i]).dtype, i, sources.back());
     } else {
-      fold_line(instruction.reduce, of_operand.dtype, line, rounds(), components);
+      components[0] = fold_line(instruction.reduce, of_operand.dtype, line, rounds());
     }
     for (size_t i = 0; i < results.size(); ++i)
       set(type_of(instruction.results[i]).dtype, results[i], static_cast<int64_t>(point), components[i]);

@@ -40,20 +40,8 @@ int64_t place_of_best(ReduceOp reduce, DType dtype, const Line& line) {
   return best;
 }
 
-// Mean and Σ (x − mean)² of parts with mean, Σ and count (Chan et al. 1983).
-struct Moments {
-  double mean = 0, squares = 0, count = 0;
-
-  void add(double other_mean, double other_squares, double other_count) {
-    if (other_count == 0) return;
-    const double total = count + other_count, distance = other_mean - mean;
-    mean += distance * (other_count / total);
-    squares += other_squares + distance * distance * (count * other_count / total);
-    count = total;
-  }
-};
-
-// max and Σ exp(x − max). An infinite maximum is not subtracted, as in PyTorch's logsumexp: ∞ − ∞ is none.
+// What a scan by log_sum_exp has met: max and Σ exp(x − max). An infinite maximum is not subtracted, as in PyTorch's
+// logsumexp: ∞ − ∞ is none.
 struct MaxSumExp {
   double largest = -std::numeric_limits<double>::infinity(), sum = 0;
 
@@ -81,44 +69,16 @@ Number Line::at(DType dtype, size_t operand, int64_t i) const {
   return {0.0, operands[operand]->wholes[base + steps[i]]};
 }
 
-void fold_line(ReduceOp reduce, DType dtype, const Line& line, bool rounds, Number* components) {
-  switch (reduce) {
-    case ReduceOp::kArgMax:
-    case ReduceOp::kArgMin: components[0] = {0.0, place_of_best(reduce, dtype, line)}; return;
-    case ReduceOp::kExtendedSum: {
-      long double sum = 0;
-      for (int64_t i = 0; i < line.size(); ++i) sum += line.at(dtype, 0, i).real;
-      components[0] = {static_cast<double>(sum), 0};
-      return;
-    }
-    case ReduceOp::kMoments:
-    case ReduceOp::kCombineMoments: {
-      Moments moments;
-      for (int64_t i = 0; i < line.size(); ++i) {
-        const double mean = line.at(dtype, 0, i).real;
-        if (reduce == ReduceOp::kMoments) moments.add(mean, 0, 1);
-        else moments.add(mean, line.at(dtype, 1, i).real, line.at(dtype, 2, i).real);
-      }
-      components[0] = {moments.mean, 0};
-      components[1] = {moments.squares, 0};
-      return;
-    }
-    case ReduceOp::kMaxSumExp:
-    case ReduceOp::kCombineMaxSumExp: {
-      MaxSumExp state;
-      for (int64_t i = 0; i < line.size(); ++i) {
-        if (reduce == ReduceOp::kMaxSumExp) state.add(line.at(dtype, 0, i).real);
-        else state.add(line.at(dtype, 0, i).real, line.at(dtype, 1, i).real);
-      }
-      components[0] = {state.largest, 0};
-      components[1] = {state.sum, 0};
-      return;
-    }
-    default:
-      components[0] = kernel::identity(reduce, dtype);
-      for (int64_t i = 0; i < line.size(); ++i)
-        components[0] = fold_step(reduce, dtype, components[0], line.at(dtype, 0, i), rounds);
+Number fold_line(ReduceOp reduce, DType dtype, const Line& line, bool rounds) {
+  if (reduce == ReduceOp::kArgMax || reduce == ReduceOp::kArgMin) return {0.0, place_of_best(reduce, dtype, line)};
+  if (reduce == ReduceOp::kExtendedSum) {
+    long double sum = 0;
+    for (int64_t i = 0; i < line.size(); ++i) sum += line.at(dtype, 0, i).real;
+    return {static_cast<double>(sum), 0};
   }
+  Number sum = kernel::identity(reduce, dtype);
+  for (int64_t i = 0; i < line.size(); ++i) sum = fold_step(reduce, dtype, sum, line.at(dtype, 0, i), rounds);
+  return sum;
 }
 
 void scan_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, bool rounds, const Number* before,

@@ -20,8 +20,8 @@ struct Line {
   kernel::Number at(DType dtype, size_t operand, int64_t i) const;
 };
 
-// The components of the fold of a line, not rounded; with `rounds`, every step of a simple fold is.
-void fold_line(ReduceOp reduce, DType dtype, const Line& line, bool rounds, kernel::Number* components);
+// The fold of a line, not rounded; with `rounds`, every step of a simple fold is.
+kernel::Number fold_line(ReduceOp reduce, DType dtype, const Line& line, bool rounds);
 // What a scan leaves at every element of the line. `reversed` walks from its end; `before`, if any, is what the walk
 // met before.
 void scan_line(ReduceOp reduce, DType dtype, const Line& line, bool reversed, bool rounds, const kernel::Number* before,

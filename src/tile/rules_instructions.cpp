@@ -469,6 +469,13 @@ class InstructionRules {
     for (size_t i = 0; i < at_.results.size(); ++i) check_dtype(result(i), operand(i).dtype, "the result");
   }
 
+  // Folds of several results that a kernel may name.
+  void check_reduce() const {
+    require(kernel::components_of(at_.reduce) == 1,
+            "{} is of kernels only: a tile program has simple folds and operations in its place",
+            kernel::name_of(at_.reduce));
+  }
+
   // As many operands as a fold has, or one more that comes along; of a scan that goes on, twice as many.
   void check_counts_of_scan() const {
     const size_t times = at_.way == ScanWay::kAfter ? 2 : 1, scanned = scanned_operands(at_);
@@ -493,6 +500,7 @@ class InstructionRules {
 
   void check_fold() const {
     using enum ReduceOp;
+    check_reduce();
     require(at_.reduce != kFirst && !kernel::is_sort(at_.reduce), "{} is of scans only", kernel::name_of(at_.reduce));
     check_counts_of_scan();
     require(!at_.lanes.empty(), "a fold over no lane");
@@ -510,10 +518,8 @@ class InstructionRules {
   }
 
   void check_scan() const {
-    using enum ReduceOp;
-    const bool running = at_.reduce != kExtendedSum && at_.reduce != kMoments && at_.reduce != kCombineMoments &&
-                         at_.reduce != kMaxSumExp && at_.reduce != kCombineMaxSumExp;
-    require(running, "{} is of folds only", kernel::name_of(at_.reduce));
+    check_reduce();
+    require(at_.reduce != ReduceOp::kExtendedSum, "{} is of folds only", kernel::name_of(at_.reduce));
     check_counts_of_scan();
     require(has_lane(operand(0).lanes, at_.from), "the operand has no lane '{}'", program_.symbols[at_.from].name);
     check_reduced_types();

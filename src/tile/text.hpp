@@ -28,7 +28,8 @@
 //     %turned: f32[source] = relabel %x column -> source
 //     %total: f32[row] = fold sum %squares over column
 //     %place: i64[row] = fold arg_max %x_tile over column    # the place along the lanes folded
-//     %mean: f32[row], %m2: f32[row] = fold moments %x_tile over column    # several results
+//     %most: f32[row], %at: i32[row] = fold max %x_tile, %place over column    # with what stands beside it, of equals
+//                                                           # the largest
 //     %running: f32[row, column] = scan sum %x_tile along column reversed
 //     %product: f32[row, column] = scan prod %x_tile along column network    # in one order of multiplication
 //     %sum: f32[row, column], %met: f32[row] = scan sum %x_tile along column after %met_before

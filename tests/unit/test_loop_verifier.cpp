@@ -5,8 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "kernel/text.hpp"
+#include "lower/lane_order.hpp"
 #include "lower/loop_text.hpp"
+#include "lower/loop_tree.hpp"
 #include "lower/loop_verifier.hpp"
+#include "lower/repeated.hpp"
 #include "support/text.hpp"
 #include "targets/cpu/lowering.hpp"
 #include "tile/text.hpp"
@@ -91,9 +94,12 @@ constexpr const char* kRows = R"(program rows {
 )";
 
 struct Broken {
-  std::shared_ptr<const Lowered> made = lowered_by(cpu::lowering_steps(), tile::parse_program(kRows));
+  explicit Broken(const char* text = kRows)
+      : made(lowered_by(cpu::lowering_steps(), tile::parse_program(text))), plan(*made->loops) {}
+
+  std::shared_ptr<const Lowered> made;
   const tile::Program& program = made->program;
-  LoopPlan plan = *made->loops;
+  LoopPlan plan;
 
   tile::Value value(const std::string& name) const {
     for (size_t i = 0; i < program.values.size(); ++i)
@@ -198,6 +204,100 @@ TEST(LoopVerifier, FoldsBeginBeforeLoopsOverTheirLanes) {
   auto& folds = twice.step("lane row").body.front().folds;
   folds.push_back(folds.front());
   EXPECT_NE(twice.fault().find("'%total' begins twice"), std::string::npos) << twice.fault();
+}
+
+// The place of each row's extreme, and of each column's.
+constexpr const char* kPlaces = R"(program places {
+  lane row = 4, column = 16
+  launch warps 4
+  buffer x: f32[4, 16] input
+  buffer y: i64[4] output
+  buffer z: i64[16] output
+  %a: f32[row, column] = load x[row, column]
+  %found: i64[row] = fold arg_max %a over column
+  %least: i64[column] = fold arg_min %a over row
+  store y[row] <- %found
+  store z[column] <- %least
+}
+)";
+
+TEST(LoopVerifier, WhatFoldsTakeAlongMeetsOnePointAfterTheOther) {
+  EXPECT_EQ(Broken(kPlaces).fault(), "");
+  EXPECT_NE(print_loops(Broken(kPlaces).program, Broken(kPlaces).plan).find("folds %found_extreme, %found_left"),
+            std::string::npos)
+      << print_loops(Broken(kPlaces).program, Broken(kPlaces).plan);
+  Broken simd(kPlaces);
+  const auto along = [](Broken& one, const std::string& result) -> LoopStep& {
+    for (LoopStep& row : one.plan.body)
+      for (LoopStep& column : row.body)
+        for (const LoopStep& step : column.body)
+          if (print_step(one.program, step).starts_with(result)) return column;
+    throw std::runtime_error("no loop has " + result);
+  };
+  ASSERT_FALSE(along(simd, "%found_extreme").simd);
+  along(simd, "%found_extreme").simd = true;
+  EXPECT_EQ(simd.fault(),
+            "loops of tile program 'places', '%found_extreme, %found_left': '%found_extreme' takes a value along a "
+            "loop whose iterations run side by side");
+  std::string text = kPlaces;
+  text.replace(text.find("column = 16"), 11, "column = 16 shared");
+  Broken shared(text.c_str());
+  EXPECT_EQ(shared.fault(), "");
+  ASSERT_EQ(along(shared, "%found_extreme").shared, 0);
+  along(shared, "%found_extreme").shared = 1;
+  EXPECT_NE(shared.fault().find("takes a value along a loop whose iterations run side by side"), std::string::npos)
+      << shared.fault();
+}
+
+TEST(LoopVerifier, FoldsAreDonePointByPoint) {
+  const tile::Program program = tile::parse_program(kPlaces);
+  LoopPlan plan;
+  plan.ranks = rank_lanes(program);
+  plan.is_repeated = find_repeated(program, plan.ranks);
+  plan.body = build_loops(program, plan.ranks, plan.is_repeated);
+  EXPECT_NE(find_loop_fault(program, plan).find("is a fold by arg_min, which no loop does point by point"),
+            std::string::npos)
+      << find_loop_fault(program, plan);
+}
+
+// An index that may be refused, and stores at such places: at once, and in a loop of their own.
+constexpr const char* kRefused = R"(program refused {
+  grid block = 2
+  lane column = 16
+  launch warps 4
+  buffer at: i32[2, 8] input
+  buffer x: f32[2, 8, 16] input
+  buffer y: f32[64, 16] inout
+  buffer z: f32[64] inout
+  for row = 0 to 8 step 1 {
+    %place: i32 = load at[block, row]
+    %size: i32 = constant 64
+    %safe: i32 = bounded %place, %size
+    %first: f32 = load x[block, row, 0]
+    store z[%safe] <- %first
+    %a: f32[column] = load x[block, row, column]
+    store y[%safe, column] <- %a
+  }
+}
+)";
+
+TEST(LoopVerifier, NoStoreWhereDataSayIsReachedBehindARefusedIndex) {
+  EXPECT_EQ(Broken(kRefused).fault(), "");
+  Broken loop(kRefused);
+  loop.step("lane column = 16 unless_refused").unless_refused = false;
+  EXPECT_EQ(
+      loop.fault(),
+      "loops of tile program 'refused', 'store y': it stores where data say, behind an index that may be refused");
+  Broken store(kRefused);
+  store.step("store z unless_refused").unless_refused = false;
+  EXPECT_EQ(
+      store.fault(),
+      "loops of tile program 'refused', 'store z': it stores where data say, behind an index that may be refused");
+  Broken outside(kRefused);
+  outside.step("for row").unless_refused = true;
+  EXPECT_EQ(outside.fault(),
+            "loops of tile program 'refused', 'for row unless_refused': no loop goes on instead of it behind a refused "
+            "index");
 }
 
 TEST(LoopVerifier, MarksFitTheirLoops) {

@@ -47,7 +47,9 @@ constexpr std::string_view kEverything = R"(program everything {
   %lower: f32[row, column], %upper: f32[row, column] = unstack %both along pair
   %best: f32[row] = fold max %scaled over column
   %best_at: i64[row] = fold arg_max %scaled over column
-  %mean: f32, %m2: f32 = fold moments %scaled over row, column
+  %everywhere: b1[row, column] = constant true
+  %beside: i32[row, column] = select %everywhere, %place, %limit
+  %peak: f32, %peak_at: i32 = fold max %scaled, %beside over row, column
   %running: f32[row, column] = scan sum %scaled along column reversed
   copy plain staged[0, inner, n] <- weight[inner, n] over inner, n
   copy async staged[1, inner, n] <- weight[inner, n] over inner, n where %always
@@ -68,8 +70,8 @@ constexpr std::string_view kEverything = R"(program everything {
   }
   %close: f32[row, column] = select %inside, %running, %x_tile
   if %always -> %chosen: f32[row] {
-    %one: f32[row] = add %top, %mean
-    %share: f32[row] = div %one, %mean exact
+    %one: f32[row] = add %top, %peak
+    %share: f32[row] = div %one, %peak exact
     %tangent: f32[row] = tanh %share approximate
     %base: f32[row] = exp %tangent
     %power: f32[row] = pow %base, %share approximate nonnegative
@@ -206,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"hint stream\n}\n", "hint stream\n}\n}\n", "expected the end of the text", ""},
         Wrong{"%zeros: f32", "%zero: f32", "'zero' is the name of something else already", ""},
         Wrong{"for twice", "for step", "'step' is the name of something else already", ""},
-        Wrong{"add %top, %mean", "add %next, %mean", "no value is called '%next' here", ""},
+        Wrong{"add %top, %peak", "add %next, %peak", "no value is called '%next' here", ""},
         Wrong{"barrier grid", "%at_last: i32 = index step", "nothing is called 'step' here", ""}));
 
 INSTANTIATE_TEST_SUITE_P(
@@ -229,7 +231,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"%inside: b1[column] = less", "%inside: i32[column] = less", "is of type i32, but b1 is expected", ""},
         Wrong{"less %at, %limit", "less %at", "1 operands, but 2 are expected", ""},
         Wrong{"less %at, %limit", "less %at, %far", "operands are of types i32 and i64", ""},
-        Wrong{"add %top, %mean", "add %top, %mean exact", "add has no exact form", ""},
+        Wrong{"add %top, %peak", "add %top, %peak exact", "add has no exact form", ""},
         Wrong{"tanh %share approximate", "tanh %share exact", "tanh has no exact form", ""},
         Wrong{"exp %tangent", "cast %tangent approximate", "cast has no approximate form", ""},
         Wrong{"%size_of_part: i32 = floor_div", "%size_of_part: i32 = trunc_div",
@@ -280,12 +282,19 @@ INSTANTIATE_TEST_SUITE_P(
               "the values along 'row' are stored to one element", ""},
         Wrong{"combine sum", "combine any", "stores combine by sum, prod, max or min, not by any", ""},
         Wrong{"= fold max %scaled over column", "= fold max %scaled over n", "the operand has no lane 'n'", ""},
-        Wrong{"= fold max %scaled", "= fold sort_up %scaled", "sort_up is of scans only", ""},
-        Wrong{"= fold max %scaled", "= fold extended_sum %scaled", "there is no extended_sum of f32", ""},
+        Wrong{"= fold max %scaled over", "= fold sort_up %scaled over", "sort_up is of scans only", ""},
+        Wrong{"= fold max %scaled over", "= fold extended_sum %scaled over", "there is no extended_sum of f32", ""},
         Wrong{"%best: f32[row] = fold max", "%best: f32[column] = fold max", "has lanes [column], but [row]", ""},
         Wrong{"%best_at: i64[row]", "%best_at: f32[row]", "arg_max results in i32 or i64, not in f32", ""},
-        Wrong{"%mean: f32, %m2: f32 = fold", "%mean: f32 = fold", "1 results, but 2 are expected", ""},
-        Wrong{"scan sum", "scan moments", "moments is of folds only", ""},
+        Wrong{"%peak: f32, %peak_at: i32 = fold", "%peak: f32 = fold", "1 results, but 2 are expected", ""},
+        Wrong{"fold max %scaled over", "fold moments %scaled over", "moments is of kernels only: a tile program has",
+              ""},
+        Wrong{"fold max %scaled over", "fold max_sum_exp %scaled over", "max_sum_exp is of kernels only", ""},
+        Wrong{"fold max %scaled, %beside", "fold combine_max_sum_exp %scaled, %beside",
+              "combine_max_sum_exp is of kernels only", ""},
+        Wrong{"fold max %scaled, %beside", "fold combine_moments %scaled, %scaled, %scaled",
+              "combine_moments is of kernels only", ""},
+        Wrong{"scan sum", "scan moments", "moments is of kernels only", ""},
         Wrong{"scan sum", "scan extended_sum", "extended_sum is of folds only", ""},
         Wrong{"along column reversed", "along n", "the operand has no lane 'n'", ""},
         Wrong{"dot %sums, %turned, %w", "dot %sums, %scaled, %w", "operands are of types f32 and f16", ""},

@@ -213,16 +213,22 @@ constexpr const char* kSnippets[] = {
     // folds
     "%found: i64[row] = fold arg_max %x_tile over column\n%r: f32[row] = cast %found\nstore z[row] <- %r\n",
     "%found: i32 = fold arg_min %x_tile over row, column\n%r: f32 = cast %found\nstore z[0] <- %r\n",
-    "%mean: f32[row], %m2: f32[row] = fold moments %x_tile over column\n%r: f32[row] = mul %mean, %m2\n"
-    "store z[row] <- %r\n",
-    "%top: f32[column], %s: f32[column] = fold max_sum_exp %x_tile over row\n"
-    "%r: f32[row, column] = add %x_tile, %s\n%r2: f32[row, column] = sub %r, %top\nstore y[row, column] <- %r2\n",
-    "%n: f32[row, column] = exp %x_tile\n%mean: f32[row], %m2: f32[row] = fold combine_moments %x_tile, %n, %n over "
-    "column\n"
-    "%r: f32[row] = add %mean, %m2\nstore z[row] <- %r\n",
-    "%n: f32[row, column] = exp %x_tile\n%top: f32[row], %s: f32[row] = fold combine_max_sum_exp %x_tile, %n over "
-    "column\n"
-    "%r: f32[row] = add %top, %s\nstore z[row] <- %r\n",
+    "%found: i64[column] = fold arg_min %x_tile over row\n%r: f32[column] = cast %found\n%s: f32[row] = fold sum "
+    "%x_tile over column\nstore y[1, column] <- %r\nstore z[row] <- %s\n",
+    "%zero: f32 = constant 0.0\n%up: b1[row, column] = greater %x_tile, %zero\n%found: i32[row] = fold arg_max %up "
+    "over "
+    "column\n%r: f32[row] = cast %found\nstore z[row] <- %r\n",
+    "%whole: i32[row, column] = cast %x_tile\n%found: i64 = fold arg_max %whole over column, row\n%r: f32 = cast "
+    "%found\n"
+    "store z[2] <- %r\n",
+    "%root: f32[row, column] = sqrt %x_tile\n%found: i64[row] = fold arg_max %root over column\n"
+    "%last: i64 = fold arg_min %root over column, row\n%r: f32[row] = cast %found\n%t: f32 = cast %last\n"
+    "%u: f32[row] = add %r, %t\nstore z[row] <- %u\n",
+    "%at: i32[column] = index column % 5\n%yes: b1[row, column] = constant true\n%no: i32 = constant 0\n"
+    "%places: i32[row, column] = select %yes, %at, %no\n%whole: i8[row, column] = cast %x_tile\n"
+    "%most: i8[row], %p: i32[row] = fold max %whole, %places over column\n%least: f32[column], %q: i32[column] = fold "
+    "min %x_tile, %places over row\n%a: f32[row] = cast %most\n%b: f32[row] = cast %p\n%c: f32[row] = add %a, %b\n"
+    "%d: f32[column] = cast %q\n%e: f32[column] = mul %d, %least\nstore z[row] <- %c\nstore y[3, column] <- %e\n",
     "%narrow: bf16[row, column] = cast %x_tile\n%s: bf16[row] = fold sum %narrow over column\n%r: f32[row] = cast %s\n"
     "store z[row] <- %r\n",
     "%whole: i32[row, column] = cast %x_tile\n%s: i32[row] = fold prod %whole over column\n%r: f32[row] = cast %s\n"

@@ -320,7 +320,6 @@ TEST(Interpreter, ScansAndFolds) {
   buffer fallen: f32[2, 5] output
   buffer best: i64[2] output
   buffer first: i32[1] output
-  buffer moments: f32[2, 2] output
   buffer powers: f32[2] output
   buffer all_large: b1[2] output
   %tile: f32[row, column] = load x[row, column]
@@ -331,10 +330,7 @@ TEST(Interpreter, ScansAndFolds) {
   %down: f32[row, column] = scan sort_down %tile along row
   %at: i64[row] = fold arg_max %tile over column
   %at_all: i32 = fold arg_min %tile over row, column
-  %mean: f32[row], %m2: f32[row] = fold moments %tile over column
-  %largest: f32[row], %total: f32[row] = fold max_sum_exp %tile over column
-  %power: f32[row] = log %total
-  %log_all: f32[row] = add %power, %largest
+  %log_all: f32[row] = fold log_sum_exp %tile over column
   %limit: f32 = constant -1.5
   %large: b1[row, column] = greater %tile, %limit
   %every: b1[row] = fold all %large over column
@@ -345,8 +341,6 @@ TEST(Interpreter, ScansAndFolds) {
   store fallen[row, column] <- %down
   store best[row] <- %at
   store first[0] <- %at_all
-  store moments[row, 0] <- %mean
-  store moments[row, 1] <- %m2
   store powers[row] <- %log_all
   store all_large[row] <- %every
 })");
@@ -359,7 +353,6 @@ TEST(Interpreter, ScansAndFolds) {
   EXPECT_EQ(memory.at("best").wholes, (Wholes{1, 2}));
   EXPECT_EQ(memory.at("first").wholes, (Wholes{6}));
   EXPECT_EQ(memory.at("all_large").wholes, (Wholes{1, 0}));
-  expect_near(memory.at("moments").reals, {1.6, 11.2, 1, 44}, 1e-5);
   EXPECT_NEAR(memory.at("logs").reals[1], std::log(std::exp(1) + std::exp(3)), 1e-6);
   EXPECT_NEAR(memory.at("logs").reals[9], memory.at("powers").reals[1], 1e-6);
   const Memory odd = interpret(program, {{"x", reals({1, nan, 7, nan, 2, -INFINITY, -INFINITY, 5, 4, -2})}});
@@ -383,35 +376,32 @@ TEST(Interpreter, ExtendedSumsKeepWhatDoublesLose) {
   EXPECT_EQ(memory.at("y").reals, (Reals{3, INFINITY}));
 }
 
-// A row over three blocks: partial moments and partial softmax sums meet again in one block.
-TEST(Interpreter, CombinesPartialFolds) {
-  const Program program = parse_program(R"(program partial {
-  lane part = 3
-  buffer mean: f32[3] input
-  buffer m2: f32[3] input
-  buffer count: f32[3] input
-  buffer largest: f32[3] input
-  buffer sum: f32[3] input
-  buffer y: f32[4] output
-  %means: f32[part] = load mean[part]
-  %squares: f32[part] = load m2[part]
-  %counts: f32[part] = load count[part]
-  %all: f32, %square: f32 = fold combine_moments %means, %squares, %counts over part
-  %tops: f32[part] = load largest[part]
-  %sums: f32[part] = load sum[part]
-  %top: f32, %total: f32 = fold combine_max_sum_exp %tops, %sums over part
-  store y[0] <- %all
-  store y[1] <- %square
-  store y[2] <- %top
-  store y[3] <- %total
+TEST(Interpreter, FoldsTakeAlongTheLargestBesideEqualExtremes) {
+  const Program program = parse_program(R"(program places {
+  lane row = 3, column = 4
+  buffer x: f32[3, 4] input
+  buffer beside: i32[4] input
+  buffer most: f32[3] output
+  buffer most_at: i32[3] output
+  buffer least_at: i32[3] output
+  %tile: f32[row, column] = load x[row, column]
+  %some: i32[column] = load beside[column]
+  %everywhere: b1[row, column] = constant true
+  %none: i32 = constant 0
+  %place: i32[row, column] = select %everywhere, %some, %none
+  %top: f32[row], %at: i32[row] = fold max %tile, %place over column
+  %low: f32[row], %low_at: i32[row] = fold min %tile, %place over column
+  store most[row] <- %top
+  store most_at[row] <- %at
+  store least_at[row] <- %low_at
 })");
-  // Of {1, 2}, {6}, and nothing; and of exp at 0 twice, and 3 once, and nothing.
-  const Memory memory = interpret(program, {{"mean", reals({1.5, 6, 0})},
-                                            {"m2", reals({0.5, 0, 0})},
-                                            {"count", reals({2, 1, 0})},
-                                            {"largest", reals({0, 3, -INFINITY})},
-                                            {"sum", reals({2, 1, 0})}});
-  expect_near(memory.at("y").reals, {3, 14, 3, 1 + 2 * std::exp(-3)}, 1e-6);
+  const double nan = std::nan("");
+  const Memory memory = interpret(
+      program, {{"x", reals({1, 3, 3, 1, -INFINITY, -INFINITY, -INFINITY, -INFINITY, nan, 5, nan, 7})},
+                {"beside", wholes({4, 9, 8, 6})}});
+  EXPECT_EQ(memory.at("most").reals[0], 3);
+  EXPECT_EQ(memory.at("most_at").wholes, (Wholes{9, 9, 8}));
+  EXPECT_EQ(memory.at("least_at").wholes, (Wholes{6, 9, 8}));
 }
 
 TEST(Interpreter, StoresCombineAndMayNotCollide) {

@@ -123,13 +123,12 @@ std::string TileAccesses::first(const Access& access, Symbol lane) {
 }
 
 // Under which something is there to be loaded or stored; empty: always.
-std::string TileAccesses::condition(const Instruction& one) const {
+std::string TileAccesses::condition(const Instruction& one, bool unless_refused) const {
   std::vector<std::string> conditions;
   const bool holds = at_.holding.count(one.access.mask) > 0;
   if (const tile::Value mask = at_.asked(one.access.mask); mask != kNoValue && !holds)
     conditions.push_back(within(at_.value(mask), kAnd));
-  if (one.kind == Kind::kStore && !at_.is_accepted && tile::is_decided_by_data(one.access))
-    conditions.push_back("!refused");
+  if (unless_refused) conditions.push_back("!refused");
   const tile::Buffer& buffer = at_.text.program().buffers[one.access.buffer];
   // A box may leave its buffer.
   for (size_t i = 0; one.mode == tile::CopyMode::kBulk && i < buffer.shape.size(); ++i) {
@@ -165,9 +164,9 @@ Text TileAccesses::load(const Instruction& load) {
   return {condition + " ? " + within(loaded, kOr) + " : " + otherwise(load, dtype, held).text, kChoice};
 }
 
-void TileAccesses::store(const Instruction& store) {
+void TileAccesses::store(const Instruction& store, bool unless_refused) {
   const tile::Value value = store.operands[0];
-  const std::string place = element(store.access), condition = this->condition(store);
+  const std::string place = element(store.access), condition = this->condition(store, unless_refused);
   if (store.combines && !store.in_order) {
     if (!condition.empty()) at_.out.open("if (" + condition + ")");
     combine(store, place);

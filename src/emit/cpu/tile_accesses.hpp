@@ -26,7 +26,7 @@ class TileAccesses {
   void leave(Scope scope);
 
   Text load(const tile::Instruction& load);
-  void store(const tile::Instruction& store);
+  void store(const tile::Instruction& store, bool unless_refused);
   void copy(const tile::Instruction& copy);
   // The address of the access where the lane begins.
   std::string first(const tile::Access& access, tile::Symbol lane);
@@ -34,7 +34,7 @@ class TileAccesses {
  private:
   void prepare(const tile::Access& access, tile::Symbol loop);
   std::string element(const tile::Access& access);
-  std::string condition(const tile::Instruction& one) const;
+  std::string condition(const tile::Instruction& one, bool unless_refused = false) const;
   Text otherwise(const tile::Instruction& one, DType dtype, DType held) const;
   void combine(const tile::Instruction& store, const std::string& place);
 

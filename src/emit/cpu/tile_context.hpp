@@ -15,7 +15,7 @@
 
 namespace kw::cpu {
 
-// A simple fold while its loops run.
+// A result of a fold while its loops run.
 struct RunningFold {
   std::string sum;        // the variable that it is folded into; empty: an array
   std::string is_nan;     // a flag beside an extreme that SIMD lanes fold on their own; empty: none
@@ -75,7 +75,6 @@ struct TileContext {
   std::map<tile::Value, Text> written;
   std::map<tile::Value, RunningFold> running;
   std::map<tile::Value, RunningScan> walks;
-  bool is_accepted = true;        // no index has been refused where this stands
   std::set<tile::Value> holding;  // masks that nothing asks for: they hold wherever they are used
 };
 
@@ -92,13 +91,10 @@ std::string bound_text(TileContext& at, const lower::LoopStep& loop, const std::
 Text end_of_for(TileContext& at, const tile::Instruction& loop);
 
 void print_dot(TileContext& at, const lower::LoopStep& step);
-// Folds that walk over their operand in loops of their own, and scans.
-void print_whole_fold(TileContext& at, const tile::Instruction& fold);
-void print_scan(TileContext& at, const tile::Instruction& scan);
 // `values`: where the row begins in memory; empty where an array has it.
 void print_sort(TileContext& at, const tile::Instruction& sort, std::string values);
 
-// Simple folds: before, in and behind the loop that they run in. `shared`: threads share it.
+// Folds: before, in and behind the loop that they run in. `shared`: threads share it.
 void begin_fold(TileContext& at, const lower::LoopStep& loop, const tile::Instruction& fold, bool shared);
 void print_fold_step(TileContext& at, const tile::Instruction& fold);
 void end_fold(TileContext& at, const tile::Instruction& fold);

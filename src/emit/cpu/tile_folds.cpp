@@ -40,6 +40,9 @@ std::string_view clause_of(ReduceOp reduce) {
   }
 }
 
+// The fold of one operand, or of what comes along, whose largest one counts.
+ReduceOp reduce_of(const Instruction& fold, size_t component) { return component == 0 ? fold.reduce : ReduceOp::kMax; }
+
 // Where the part of the result's array begins that the open loops are at.
 std::string open_part(const TileContext& at, Value value, int64_t& elements) {
   LanePositions positions;
@@ -53,6 +56,53 @@ std::string open_part(const TileContext& at, Value value, int64_t& elements) {
   return at.text.name(value) + (place.empty() ? "" : " + " + place);
 }
 
+// What a component is folded into before the loop.
+RunningFold begin_component(TileContext& at, const Instruction& fold, size_t component) {
+  const Value result = fold.results[component];
+  const Text start = identity_text(at, reduce_of(fold, component), result);
+  const std::vector<Symbol>& lanes = at.text.type(result).lanes;
+  RunningFold running;
+  if (!std::all_of(lanes.begin(), lanes.end(), [&](Symbol lane) { return at.is_open(lane); })) {
+    int64_t elements = 1;
+    const std::string part = open_part(at, result, elements);
+    at.out.line(fmt::format("std::fill_n({}, {}, {});", part, elements, start.text));
+    return running;
+  }
+  running.sum = at.text.is_array(result) ? at.text.fresh(at.text.own_name(result) + "_so_far") : at.text.name(result);
+  at.out.line(fmt::format("{} {} = {};", at.text.held_type(result), running.sum, start.text));
+  return running;
+}
+
+Text so_far(const TileContext& at, Value result) {
+  const RunningFold& running = at.running.at(result);
+  return running.sum.empty() ? at.text.element(result) : Text{running.sum, precedence::kPrimary};
+}
+
+// The value of an operand that is written several times: short, or with a name of its own.
+std::string named_value(TileContext& at, Value operand) {
+  const Text value = at.value(operand);
+  if (value.text.find_first_of(" ([") == std::string::npos) return value.text;
+  const std::string name = at.text.is_array(operand) ? at.text.fresh(at.text.own_name(operand)) : at.text.name(operand);
+  at.out.line(fmt::format("const {} {} = {};", at.text.held_type(operand), name, value.text));
+  return name;
+}
+
+// Of equal extremes the one with the largest value beside it; NaN wins.
+void print_step_along(TileContext& at, const Instruction& fold) {
+  const Text best = so_far(at, fold.results[0]), beside_best = so_far(at, fold.results[1]);
+  const std::string value = named_value(at, fold.operands[0]), beside = named_value(at, fold.operands[1]);
+  std::string condition = fmt::format("{0} {1} {2} || ({0} == {2} && {3} > {4})", value,
+                                      fold.reduce == ReduceOp::kMax ? ">" : "<", best.text, beside, beside_best.text);
+  if (is_floating(at.text.held(fold.operands[0])))
+    condition += fmt::format(" || ({0} != {0} && ({1} == {1} || {2} > {3}))", value, best.text, beside,
+                             beside_best.text);
+  const std::string moves = at.text.fresh(at.text.own_name(fold.results[0]) + "_moves");
+  at.out.line(fmt::format("const bool {} = {};", moves, condition));
+  at.out.line(fmt::format("{0} = {1} ? {2} : {0};", best.text, moves, value));
+  at.out.line(fmt::format("{0} = {1} ? {2} : {0};", beside_best.text, moves, beside));
+  at.text.release(moves);
+}
+
 }  // namespace
 
 Text identity_text(const TileContext& at, ReduceOp reduce, Value value) {
@@ -62,45 +112,31 @@ Text identity_text(const TileContext& at, ReduceOp reduce, Value value) {
 }
 
 void begin_fold(TileContext& at, const LoopStep& loop, const Instruction& fold, bool shared) {
+  for (size_t i = 0; i < fold.results.size(); ++i) at.running[fold.results[i]] = begin_component(at, fold, i);
   const Value result = fold.results[0];
-  const Text start = identity_text(at, fold.reduce, result);
-  const std::vector<Symbol>& lanes = at.text.type(result).lanes;
-  RunningFold running;
-  if (!std::all_of(lanes.begin(), lanes.end(), [&](Symbol lane) { return at.is_open(lane); })) {
-    int64_t elements = 1;
-    const std::string part = open_part(at, result, elements);
-    at.out.line(fmt::format("std::fill_n({}, {}, {});", part, elements, start.text));
-    at.running[result] = running;
-    return;
-  }
-  running.sum = at.text.is_array(result) ? at.text.fresh(at.text.own_name(result) + "_so_far") : at.text.name(result);
-  at.out.line(fmt::format("{} {} = {};", at.text.held_type(result), running.sum, start.text));
+  RunningFold& running = at.running[result];
+  if (running.sum.empty()) return;
   const LoopStep* inner = loop_of(loop, fold);
   running.in_lanes = shared || (inner && inner->simd && tile::has_lane(fold.lanes, inner->lane));
   if (running.in_lanes && is_extreme(fold.reduce) && is_floating(at.text.held(result))) {
     running.is_nan = at.text.fresh(running.sum + "_is_nan");
     at.out.line(fmt::format("int {} = 0;", running.is_nan));
   }
-  at.running[result] = running;
 }
 
 void print_fold_step(TileContext& at, const Instruction& fold) {
+  if (lower::folds_along(fold)) return print_step_along(at, fold);
   const Value result = fold.results[0], operand = fold.operands[0];
   const RunningFold& running = at.running[result];
-  Text value = at.value(operand);
-  const Text sum = running.sum.empty() ? at.text.element(result) : Text{running.sum, precedence::kPrimary};
+  const Text sum = so_far(at, result);
   if (running.in_lanes && is_extreme(fold.reduce)) {
-    if (value.text.find_first_of(" ([") != std::string::npos) {
-      const std::string name = at.text.is_array(operand) ? at.text.fresh(at.text.own_name(operand))
-                                                         : at.text.name(operand);
-      at.out.line(fmt::format("const {} {} = {};", at.text.held_type(operand), name, value.text));
-      value.text = name;
-    }
+    const std::string value = named_value(at, operand);
     at.out.line(
-        fmt::format("{0} = {1} {2} {0} ? {1} : {0};", sum.text, value.text, fold.reduce == ReduceOp::kMax ? ">" : "<"));
-    if (!running.is_nan.empty()) at.out.line(fmt::format("{} |= {} != {};", running.is_nan, value.text, value.text));
+        fmt::format("{0} = {1} {2} {0} ? {1} : {0};", sum.text, value, fold.reduce == ReduceOp::kMax ? ">" : "<"));
+    if (!running.is_nan.empty()) at.out.line(fmt::format("{} |= {} != {};", running.is_nan, value, value));
     return;
   }
+  const Text value = at.value(operand);
   const DType dtype = at.text.type(result).dtype;
   const bool adds = fold.reduce == ReduceOp::kSum || fold.reduce == ReduceOp::kExtendedSum;
   if (adds && lower::held_bytes(dtype) >= 4 && !is_narrow_float(dtype)) {
@@ -112,18 +148,19 @@ void print_fold_step(TileContext& at, const Instruction& fold) {
 }
 
 void end_fold(TileContext& at, const Instruction& fold) {
-  const Value result = fold.results[0];
-  const RunningFold& running = at.running[result];
-  if (!running.is_nan.empty()) at.out.line(fmt::format("if ({}) {} = NAN;", running.is_nan, running.sum));
-  if (!running.sum.empty() && at.text.is_array(result))
-    at.out.line(fmt::format("{} = {};", at.text.element(result).text, running.sum));
+  for (const Value result : fold.results) {
+    const RunningFold& running = at.running[result];
+    if (!running.is_nan.empty()) at.out.line(fmt::format("if ({}) {} = NAN;", running.is_nan, running.sum));
+    if (!running.sum.empty() && at.text.is_array(result))
+      at.out.line(fmt::format("{} = {};", at.text.element(result).text, running.sum));
+  }
 }
 
 std::string reduction_clauses(const TileContext& at, const LoopStep& loop, bool shared) {
   std::vector<const Instruction*> folds;
   if (shared) folds = loop.folds;
   for (const LoopStep& step : loop.body)
-    if (step.instruction && lower::is_simple_fold(*step.instruction) &&
+    if (step.instruction && step.instruction->kind == tile::Kind::kFold &&
         std::find(folds.begin(), folds.end(), step.instruction) == folds.end())
       folds.push_back(step.instruction);
   std::string text;

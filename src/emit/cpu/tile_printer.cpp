@@ -29,13 +29,6 @@ using tile::Value;
 // Longer results of a single use get a line of their own, and so do operands where an expression gets long.
 constexpr size_t kLongestInline = 60, kLongestExpression = 90, kShortestNamed = 16;
 
-template <typename Visit>
-void for_each_instruction(const LoopStep& step, const Visit& visit) {
-  if (step.instruction) visit(*step.instruction);
-  for (const auto* body : {&step.body, &step.otherwise_body})
-    for (const LoopStep& inner : *body) for_each_instruction(inner, visit);
-}
-
 class TilePrinter {
  public:
   TilePrinter(const tile::Program& program, const lower::LoopPlan& plan, HelperSet& helpers)
@@ -59,7 +52,6 @@ class TilePrinter {
       });
     });
     find_holding(plan_.body);
-    at_.is_accepted = !refuses_;
   }
 
   PrintedTile run() {
@@ -200,14 +192,13 @@ class TilePrinter {
     const TileAccesses::Scope scope = accesses_.scope();
     const std::map<std::string, std::string> ends = ends_;
     const std::set<const Instruction*> around = std::move(here_);
-    const bool is_accepted = at_.is_accepted;
     here_.clear();
     for (const LoopStep& step : steps)
       if (step.instruction) here_.insert(step.instruction);
     for (const LoopStep& step : steps) {
       declare(step);
       if (!step.instruction || !step.body.empty()) define_loads();
-      check_refused(step);
+      if (step.unless_refused && !step.body.empty()) at_.out.line("if (refused) continue;");
       if (!step.instruction) print_loop(step);
       else if (ends_loop && &step == &steps.back() && may_continue(step)) print_rest(step);
       else print(step);
@@ -215,21 +206,6 @@ class TilePrinter {
     here_ = around;
     accesses_.leave(scope);
     ends_ = ends;
-    at_.is_accepted = is_accepted && at_.is_accepted;
-  }
-
-  // What the caller holds is not written in a place that it did not name: behind an index that was refused, no store
-  // whose place data decide is reached.
-  void check_refused(const LoopStep& step) {
-    bool stores = false, refuses = false;
-    for_each_instruction(step, [&](const Instruction& one) {
-      stores = stores || (one.kind == Kind::kStore && tile::is_decided_by_data(one.access));
-      refuses = refuses || (one.kind == Kind::kOp && one.op == ScalarOp::kBounded);
-    });
-    if (refuses) at_.is_accepted = false;
-    if (!stores || at_.is_accepted || refuses || step.body.empty() || loops_ == 0) return;
-    at_.out.line("if (refused) continue;");
-    at_.is_accepted = true;
   }
 
   // Variables that a fold or a loop begins with are declared where they begin.
@@ -240,13 +216,13 @@ class TilePrinter {
                                  at_.text.elements(value)));
         continue;
       }
-      const bool folded = std::any_of(step.folds.begin(), step.folds.end(),
-                                      [&](const Instruction* fold) { return fold->results[0] == value; });
+      const auto results_in = [&](const Instruction* one) {
+        return std::count(one->results.begin(), one->results.end(), value) != 0;
+      };
+      const bool folded = std::any_of(step.folds.begin(), step.folds.end(), results_in);
       const bool carried = step.instruction && step.instruction->kind == Kind::kFor &&
                            std::count(step.instruction->arguments.begin(), step.instruction->arguments.end(), value);
-      const bool walked = std::any_of(step.scans.begin(), step.scans.end(), [&](const Instruction* scan) {
-        return std::count(scan->results.begin(), scan->results.end(), value) != 0;
-      });
+      const bool walked = std::any_of(step.scans.begin(), step.scans.end(), results_in);
       if (!folded && !carried && !walked) at_.out.line(at_.text.held_type(value) + " " + at_.text.name(value) + ";");
     }
   }
@@ -267,9 +243,7 @@ class TilePrinter {
     else at_.open_loop(loop.lane, end, loop.is_short, begin);
     const std::set<Value> known = at_.known;
     at_.known.insert(loop.known.begin(), loop.known.end());
-    ++loops_;
     print_block(loop.body, loop.folds.empty());
-    --loops_;
     at_.known = known;
     at_.close_loop();
     for (const Instruction* fold : loop.folds) end_fold(at_, *fold);
@@ -335,10 +309,10 @@ class TilePrinter {
       case Kind::kRelabel:
       case Kind::kSplit: return print_renamed(one);
       case Kind::kLoad: return give(one, accesses_.load(one));
-      case Kind::kStore: return accesses_.store(one);
+      case Kind::kStore: return accesses_.store(one, step.unless_refused);
       case Kind::kCopy: return accesses_.copy(one);
       case Kind::kDot: return print_dot(at_, step);
-      case Kind::kFold: return lower::is_simple_fold(one) ? print_fold_step(at_, one) : print_whole_fold(at_, one);
+      case Kind::kFold: return print_fold_step(at_, one);
       case Kind::kScan: return print_scan(one);
       case Kind::kStack:
       case Kind::kUnstack: return;  // refused
@@ -352,7 +326,8 @@ class TilePrinter {
 
   void print_scan(const Instruction& one) {
     if (lower::is_simple_scan(one)) return print_scan_step(at_, one);
-    if (!kernel::is_sort(one.reduce)) return cpu::print_scan(at_, one);
+    if (one.way == tile::ScanWay::kNetwork) refuse_tile(program_, "a scan in an order of its own");
+    if (!kernel::is_sort(one.reduce)) refuse_tile(program_, "a scan by " + std::string(kernel::name_of(one.reduce)));
     const Value row = one.operands[0];
     const auto load = loads_.find(row);
     const bool in_memory = load != loads_.end() && !tile::has_lane(at_.text.place(row).lanes, one.from);
@@ -472,9 +447,7 @@ class TilePrinter {
     if (step.shared == 1 && program_.grid.empty()) print_scratch(true);
     const std::set<Value> known = at_.known;
     at_.known.insert(step.known.begin(), step.known.end());
-    ++loops_;
     print_block(step.body, next.empty());
-    --loops_;
     at_.known = known;
     assign(at_, next);
     at_.out.close();
@@ -538,7 +511,6 @@ class TilePrinter {
   std::set<Value> shared_;                   // arrays of several values
   std::map<std::string, std::string> ends_;  // of loops, by what they are
   bool is_shared_ = false;                   // within a loop that threads share with the next one
-  int loops_ = 0;                            // open
   const bool refuses_;
 };
 

@@ -1,6 +1,7 @@
 #include "targets/cpu/lowering.hpp"
 
 #include "lower/chosen_functions.hpp"
+#include "lower/extreme_places.hpp"
 #include "lower/first_places.hpp"
 #include "lower/lane_bounds.hpp"
 #include "lower/lane_ends.hpp"
@@ -12,6 +13,7 @@
 #include "lower/loop_tree.hpp"
 #include "lower/packed.hpp"
 #include "lower/positions.hpp"
+#include "lower/refused_stores.hpp"
 #include "lower/repeated.hpp"
 #include "lower/tile_places.hpp"
 
@@ -23,6 +25,7 @@ using lower::Lowered;
 
 constexpr lower::TargetStep kSteps[] = {
     {"end-lanes", [](Lowered& made) { made.ends = lower::end_lanes(made.program); }},
+    {"extreme-places", [](Lowered& made) { lower::fold_places_along(made.program); }},
     {"order-lanes",
      [](Lowered& made) {
        made.loops = std::make_unique<lower::LoopPlan>();
@@ -39,6 +42,7 @@ constexpr lower::TargetStep kSteps[] = {
     {"place-repeated",
      [](Lowered& made) { lower::place_repeated(made.program, made.loops->is_repeated, made.loops->body); }},
     {"late-stores", [](Lowered& made) { lower::put_stores_behind_loads(made.loops->body); }},
+    {"refused-stores", [](Lowered& made) { lower::mark_refused_stores(made.program, made.loops->body); }},
     {"places", [](Lowered& made) { lower::place_tiles(made.program, *made.loops); }},
     {"positions", [](Lowered& made) { lower::write_compared_positions(made.program, *made.loops); }},
     {"chosen-functions", [](Lowered& made) { lower::compute_before_choices(made.program, made.loops->places); }},
