@@ -40,8 +40,8 @@ class RandomRecurrence {
     builder_.store(at(every, of_step_), random_.chance(0.6) ? random_.pick(next_) : value(2));
     if (const Index steps = builder_.kernel().symbols[step_].extent; steps != Index(0) && random_.chance(0.4)) {
       Access last = at(buffer("y1", of_state_, BufferRole::kOutput), of_state_);
-      last.mask = builder_.op(ScalarOp::kEqual, {builder_.index(kernel::symbol_index(step_)),
-                                                 builder_.index(steps - Index(1))});
+      last.mask = builder_.op(ScalarOp::kEqual,
+                              {builder_.index(kernel::symbol_index(step_)), builder_.index(steps - Index(1))});
       builder_.store(last, random_.pick(next_));
     }
     return builder_.finish();
