@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import selection  # noqa: E402
 from command_line import CommandLine, Emitter  # noqa: E402
 
 HOME = Path(__file__).resolve().parent.parent
@@ -31,7 +32,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 QUICK = bool(os.environ.get("KW_TEST_QUICK"))
-QUICK_PARAMETER_SETS = 2
+WHOLE = bool(os.environ.get("KW_TEST_ALL"))
 
 # No deadline: the first call of a kernel compiles it. Derandomised, so that a failure comes back.
 slow_is_fine = {
@@ -39,23 +40,18 @@ slow_is_fine = {
     "derandomize": True,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
 }
-settings.register_profile("full", max_examples=50, **slow_is_fine)
+settings.register_profile("all", max_examples=50, **slow_is_fine)
+settings.register_profile("full", max_examples=20, **slow_is_fine)
 settings.register_profile("quick", max_examples=5, **slow_is_fine)
-settings.load_profile("quick" if QUICK else "full")
+settings.load_profile("quick" if QUICK else "all" if WHOLE else "full")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of a test with many parameter sets, the quick run takes a few, spread evenly: every test, not every case."""
-    if not QUICK:
+    """`--all` takes every test; otherwise selection.py says which of a test's parameter sets are taken."""
+    if WHOLE:
         return
-    families: dict[tuple, list[pytest.Item]] = {}
-    for item in items:
-        families.setdefault((item.path, getattr(item, "originalname", item.name), item.cls), []).append(item)
-    kept = set()
-    for family in families.values():
-        step = max(1.0, len(family) / QUICK_PARAMETER_SETS)
-        kept.update(family[int((index + 0.5) * step)] for index in range(min(len(family), QUICK_PARAMETER_SETS)))
+    kept = set(selection.spread(items) if QUICK else selection.in_turns(items))
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 
@@ -79,7 +75,7 @@ def kw_binary() -> Path:
 def pytest_runtest_call(item: pytest.Item):
     """Fails a test that hangs, so that the others still run; `time_limit(seconds)` gives one more time."""
     marker = item.get_closest_marker("time_limit")
-    seconds = marker.args[0] if marker else 120
+    seconds = marker.args[0] if marker else 240
 
     def give_up(signal_number, frame):
         pytest.fail(f"still running after {seconds} s", pytrace=True)

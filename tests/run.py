@@ -1,6 +1,6 @@
 """Runs every suite and closes with one line, "N passed, N failed"; `kw test` calls it after building.
 
-run.py [--quick] [-k PATTERN] [--device | --matrix | --sanitize | --trust]
+run.py [--quick | --all] [-k PATTERN] [--device | --matrix | --sanitize | --trust]
 """
 
 import argparse
@@ -164,7 +164,9 @@ def close(total: Tally, pattern: str | None) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="kw test")
-    parser.add_argument("--quick", action="store_true")
+    how_much = parser.add_mutually_exclusive_group()
+    how_much.add_argument("--quick", action="store_true")
+    how_much.add_argument("--all", action="store_true")
     parser.add_argument("-k", dest="pattern", metavar="PATTERN")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--device", action="store_true")
@@ -174,6 +176,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.quick:
         os.environ["KW_TEST_QUICK"] = "1"
+    elif options.all or options.pattern:
+        os.environ["KW_TEST_ALL"] = "1"
     if options.matrix:
         return close(run_matrix(options.pattern, options.quick), options.pattern)
     if options.sanitize:

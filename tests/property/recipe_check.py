@@ -22,8 +22,9 @@ _MOVES = 8
 
 
 def examples(full: int, quick: int) -> int:
-    """How many recipes to try: KW_EXAMPLES where it is set, few in quick mode."""
-    return int(os.environ.get("KW_EXAMPLES") or (quick if os.environ.get("KW_TEST_QUICK") else full))
+    """How many recipes to try: KW_EXAMPLES where it is set, few in quick mode, twice as many with --all."""
+    usual = quick if os.environ.get("KW_TEST_QUICK") else 2 * full if os.environ.get("KW_TEST_ALL") else full
+    return int(os.environ.get("KW_EXAMPLES") or usual)
 
 
 def emit(recipe: Recipe, target: str, device: str = "cpu") -> dict[str, Any]:

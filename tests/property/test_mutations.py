@@ -170,14 +170,14 @@ def test_programs_that_once_went_wrong() -> None:
 
 @pytest.mark.time_limit(300)
 def test_random_programs_on_the_cpu() -> None:
-    check([random_program(seed) for seed in range(examples(full=16, quick=4))])
+    check([random_program(seed) for seed in range(examples(full=8, quick=4))])
 
 
 @pytest.mark.time_limit(300)
 def test_random_programs_in_the_interpreter(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     interpreter = InterpreterProcess(tmp_path, "mutation_check:interpreted")
-    for seed in range(examples(full=5, quick=2)):
+    for seed in range(examples(full=3, quick=2)):
         for caution, source in sources(random_program(seed), "triton", CAUTIONS[:1]).items():
             path = tmp_path / f"candidate_{seed}.py"
             path.write_text(source)

@@ -18,8 +18,7 @@ from movement_cases import Case, Draw, Wrapped, fault_of
 from kernelwright import compile_only, library
 from kernelwright.capture import export
 
-QUICK = bool(os.environ.get("KW_TEST_QUICK"))
-SEEDS = range(int(os.environ.get("KW_EXAMPLES") or (1 if QUICK else 3)))
+SEEDS = range(int(os.environ.get("KW_EXAMPLES") or (3 if os.environ.get("KW_TEST_ALL") else 1)))
 
 
 def emit(case: Case, target: str) -> dict[str, Any]:

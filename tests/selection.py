@@ -1,0 +1,44 @@
+"""Which parameter sets of a test are taken where not all are: in the quick run a few, else of a matrix of cases and ways each case in one way."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Iterator
+
+QUICK_PARAMETER_SETS = 2
+
+
+def _families(items: Iterable[Any]) -> Iterator[list[Any]]:
+    """The parameter sets of each test, in order."""
+    families: dict[tuple[Any, ...], list[Any]] = {}
+    for item in items:
+        families.setdefault((item.path, getattr(item, "originalname", item.name), item.cls), []).append(item)
+    yield from families.values()
+
+
+def spread(items: Iterable[Any]) -> Iterator[Any]:
+    """A few of each test, spread evenly: every test, not every case."""
+    for family in _families(items):
+        step = max(1.0, len(family) / QUICK_PARAMETER_SETS)
+        yield from (family[int((index + 0.5) * step)] for index in range(min(len(family), QUICK_PARAMETER_SETS)))
+
+
+def in_turns(items: Iterable[Any]) -> Iterator[Any]:
+    """Of a test with the mark `matrix(PARAMETER)` each case in one of the ways that the parameter names; all of others."""
+    for family in _families(items):
+        marker = family[0].get_closest_marker("matrix")
+        yield from _each_case_once(family, marker.args[0]) if marker else family
+
+
+def _each_case_once(family: list[Any], parameter: str) -> Iterator[Any]:
+    ways: dict[int, int] = {}
+    cases: dict[tuple[int, ...], int] = {}
+    numbered = []
+    for item in family:
+        given = dict(item.callspec.params)
+        way = id(given.pop(parameter))
+        case = tuple(map(id, given.values()))
+        numbered.append((item, cases.setdefault(case, len(cases)), ways.setdefault(way, len(ways))))
+    for item, case, way in numbered:
+        # A turn further in each round, so that no way stays with every second case.
+        if (case + case // len(ways)) % len(ways) == way:
+            yield item
