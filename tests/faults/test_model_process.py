@@ -17,7 +17,7 @@ import processes  # noqa: E402
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(200)
+@pytest.mark.time_limit(300)
 def test_a_server_is_asked_once_more_where_the_process_that_asked_was_killed(kw_binary, tmp_path):
     started, killed = [], []
 
