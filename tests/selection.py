@@ -23,19 +23,19 @@ def spread(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def in_turns(items: Iterable[Any]) -> Iterator[Any]:
-    """Of a test with the mark `matrix(PARAMETER)` each case in one of the ways that the parameter names; all of others."""
+    """Of a test with the mark `in_turns(PARAMETER…)` each case in one of the ways that the parameters name together; all of others."""
     for family in _families(items):
-        marker = family[0].get_closest_marker("matrix")
-        yield from _each_case_once(family, marker.args[0]) if marker else family
+        marker = family[0].get_closest_marker("in_turns")
+        yield from _each_case_once(family, marker.args) if marker else family
 
 
-def _each_case_once(family: list[Any], parameter: str) -> Iterator[Any]:
-    ways: dict[int, int] = {}
+def _each_case_once(family: list[Any], parameters: tuple[str, ...]) -> Iterator[Any]:
+    ways: dict[tuple[int, ...], int] = {}
     cases: dict[tuple[int, ...], int] = {}
     numbered = []
     for item in family:
         given = dict(item.callspec.params)
-        way = id(given.pop(parameter))
+        way = tuple(id(given.pop(parameter)) for parameter in parameters)
         case = tuple(map(id, given.values()))
         numbered.append((item, cases.setdefault(case, len(cases)), ways.setdefault(way, len(ways))))
     for item, case, way in numbered:

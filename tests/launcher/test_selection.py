@@ -10,8 +10,8 @@ import pytest
 import selection
 
 
-def family(name: str, parameters: list[dict[str, Any]], matrix: str | None = None) -> list[Any]:
-    mark = SimpleNamespace(args=(matrix,)) if matrix else None
+def family(name: str, parameters: list[dict[str, Any]], *ways: str) -> list[Any]:
+    mark = SimpleNamespace(args=ways) if ways else None
     return [
         SimpleNamespace(
             path="test_x.py",
@@ -38,6 +38,14 @@ def test_each_case_is_taken_in_one_way(order: list[dict[str, Any]]) -> None:
     # Each way more than once, and not with every second case only.
     assert {one["dtype"] for one in taken} == set(WAYS)
     assert len({(one["dtype"], one["special"]) for one in taken}) > len(WAYS)
+
+
+def test_parameters_may_make_a_way_together() -> None:
+    ways = [(2, 16), (3, 32), (4, 64), (7, 16)]  # two of one block
+    every = [{"rows": rows, "block": block, "case": case} for case in FORMS for rows, block in ways]
+    taken = [item.callspec.params for item in selection.in_turns(family("test_a", every, "rows", "block"))]
+    assert [one["case"] for one in taken] == FORMS
+    assert {(one["rows"], one["block"]) for one in taken} == set(ways)
 
 
 def test_what_is_no_matrix_is_taken_whole() -> None:

@@ -21,7 +21,7 @@ from kernelwright.running import problem
 BLOCKS: list[dict[str, int]] = [{}, {"queries": 16, "keys": 16}, {"queries": 17, "keys": 48}]
 
 
-@pytest.mark.matrix("parameters")
+@pytest.mark.in_turns("parameters")
 @pytest.mark.parametrize("parameters", BLOCKS, ids=["one_step", "small", "uneven"])
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_attention_is_pytorchs(case: Case, parameters: dict[str, int], tmp_path: Path) -> None:

@@ -483,7 +483,7 @@ def in_f32(dtype: str) -> tuple[list[str], str, str]:
     return (["%wide = cast(%x) : f32"], "%wide", "f32") if dtype in ("f16", "bf16") else ([], "%x", dtype)
 
 
-@pytest.mark.matrix("dtype")
+@pytest.mark.in_turns("dtype")
 @pytest.mark.parametrize("special", [False, True], ids=["normal", "special"])
 @pytest.mark.parametrize("dtype", STORED_FLOATS)
 @pytest.mark.parametrize("form", list(SHAPES))
@@ -532,7 +532,7 @@ def test_reductions(form: str, dtype: str, special: bool, tmp_path: Path) -> Non
             raise AssertionError(f"{name}: {error}") from error
 
 
-@pytest.mark.matrix("dtype")
+@pytest.mark.in_turns("dtype")
 @pytest.mark.parametrize("form", list(SHAPES))
 @pytest.mark.parametrize("dtype", ["i64", "i32", "u8", "b1"])
 def test_integer_reductions(form: str, dtype: str, tmp_path: Path) -> None:
@@ -558,7 +558,7 @@ def test_integer_reductions(form: str, dtype: str, tmp_path: Path) -> None:
         assert torch.equal(results[name], value.flatten()), name
 
 
-@pytest.mark.matrix("dtype")
+@pytest.mark.in_turns("dtype")
 @pytest.mark.parametrize("special", [False, True], ids=["normal", "special"])
 @pytest.mark.parametrize("dtype", STORED_FLOATS)
 @pytest.mark.parametrize("form", list(SHAPES))

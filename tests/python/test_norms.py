@@ -75,7 +75,7 @@ def _norm_apart(graph: dict[str, Any], folder: Path, convolution: dict[str, int]
     return whole | {"groups": groups}
 
 
-@pytest.mark.matrix("how")
+@pytest.mark.in_turns("how")
 @pytest.mark.parametrize("how", ["one group", "apart", "half", "exact"])
 @pytest.mark.parametrize("case", CASES + OF_SAMPLES, ids=[case.name for case in CASES + OF_SAMPLES])
 def test_norms_are_pytorchs(case: Norm, how: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
