@@ -35,6 +35,7 @@ class Mapper {
     program().max_registers = schedule_.max_registers;
     program().approximate = schedule_.approximate;
     mapped_.scheme = schedule_.scheme;
+    mapped_.narrow_products = schedule_.narrow_products;
     mapped_.bulk = schedule_.bulk;
     mapped_.bulk_stores = schedule_.bulk_stores;
     mapped_.serpentine = schedule_.serpentine;

@@ -54,6 +54,7 @@ struct Mapped {
   std::vector<MappedLoop> nest;  // outermost first
   MappedRows shared;
   Scheme scheme = Scheme::kIeee;
+  bool narrow_products = false;
   bool bulk = false, bulk_stores = false, loads_first = false, serpentine = false, in_order = false;
   tile::Index translate(const kernel::Index& index, bool whole = false) const;
 };

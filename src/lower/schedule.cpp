@@ -29,6 +29,7 @@ constexpr std::pair<std::string_view, bool KernelSchedule::*> kFlags[] = {
     {"serpentine", &KernelSchedule::serpentine},
     {"wide_accesses", &KernelSchedule::wide_accesses},
     {"in_order", &KernelSchedule::in_order},
+    {"narrow_products", &KernelSchedule::narrow_products},
 };
 
 constexpr std::pair<std::string_view, bool AxisSchedule::*> kAxisFlags[] = {
@@ -104,7 +105,7 @@ class ScheduleReader {
             fmt::format("there is no axis or parameter '{}'", key),
             fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, bulk_stores, skip_masked, "
                         "walkers, loads_first, approximate, cache_hints, serpentine, wide_accesses, in_order, owners, "
-                        "consumers, steps_inside, nest and order.",
+                        "narrow_products, consumers, steps_inside, nest and order.",
                         list_of(names_)));
       }
     }

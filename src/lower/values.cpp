@@ -261,14 +261,15 @@ bool Values::is_tile_dot(const Expr& expr) const {
   const auto has = [](const Lanes& lanes, tile::Symbol lane) {
     return std::find(lanes.begin(), lanes.end(), lane) != lanes.end();
   };
+  const int64_t least = mapped.narrow_products ? 1 : kLeastDotSide;
   const auto own = [&](const Lanes& lanes, const Lanes& others) {
     int sides = 0;
     for (tile::Symbol lane : lanes)
-      if (!has(others, lane) && !has(folded, lane) && tile::width_of(program_, lane) >= kLeastDotSide) ++sides;
+      if (!has(others, lane) && !has(folded, lane) && tile::width_of(program_, lane) >= least) ++sides;
     return sides;
   };
   return folded.size() == 1 && has(left, folded[0]) && has(right, folded[0]) &&
-         tile::width_of(program_, folded[0]) >= kLeastDotSide && own(left, right) == 1 && own(right, left) == 1;
+         tile::width_of(program_, folded[0]) >= least && own(left, right) == 1 && own(right, left) == 1;
 }
 
 Value Values::dot(Value total, Value left, Value right, tile::DotPrecision precision, const std::string& name) {

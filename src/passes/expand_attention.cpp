@@ -2,11 +2,42 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "ir/op_registry.hpp"
 #include "plan/product.hpp"
 
 namespace kw {
+
+namespace {
+
+TensorType permuted(TensorType type, const Shape& dims) {
+  const Shape shape = type.shape, strides = type.strides;
+  for (size_t place = 0; place < dims.size(); ++place) {
+    type.shape[place] = shape[dims[place]];
+    type.strides[place] = strides[dims[place]];
+  }
+  return type;
+}
+
+// PyTorch's kernels for GPUs have their results' heads side by side: a copy of the dense value, dimensions in the order
+// that the result has in memory. A clone alone has the strides of what it copies, where the library makes it.
+ValueId with_strides(Rewriter& rewriter, ValueId dense, const TensorType& result) {
+  Shape order(result.rank()), back(result.rank());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return result.strides[a] > result.strides[b]; });
+  for (size_t place = 0; place < order.size(); ++place) back[order[place]] = static_cast<int64_t>(place);
+  const TensorType turned = permuted(rewriter.type(dense), order), stored = permuted(result, order);
+  const ValueId view = rewriter.emit("aten.permute.default", {{"self", ValueRef{dense}}, {"dims", IntList{order}}},
+                                     turned);
+  const ValueId copy = rewriter.emit(
+      "aten.clone.default",
+      {{"self", ValueRef{view}}, {"memory_format", Keyword{"memory_format", "contiguous_format"}}}, stored, "strided");
+  return rewriter.emit("aten.permute.default", {{"self", ValueRef{copy}}, {"dims", IntList{back}}}, result);
+}
+
+}  // namespace
 
 std::optional<Term> expand_attention(Rewriter& rewriter, const Node& node) {
   if (base_name(node.op) != "scaled_dot_product_attention") return std::nullopt;
@@ -43,11 +74,7 @@ std::optional<Term> expand_attention(Rewriter& rewriter, const Node& node) {
   dense.offset = 0;
   const ValueId attended = rewriter.emit("aten.matmul.default",
                                          {{"self", ValueRef{weights}}, {"other", ValueRef{value}}}, dense, "attention");
-  // PyTorch's kernels for GPUs have their results' heads side by side.
-  const bool is_dense = result.strides == dense.strides;
-  return Term(rewriter, is_dense
-                            ? attended
-                            : rewriter.emit("aten.clone.default", {{"self", ValueRef{attended}}}, result, "strided"));
+  return Term(rewriter, result.strides == dense.strides ? attended : with_strides(rewriter, attended, result));
 }
 
 }  // namespace kw

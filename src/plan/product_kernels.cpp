@@ -22,8 +22,8 @@ namespace {
 
 constexpr int64_t kRowAlignment = 8;     // halves: 16 bytes, as the bulk copy engine wants the beginnings of rows
 constexpr int64_t kLongestTile = 16384;  // of a row that is split in one step
-// Halves lose digits of a row where more than a few of its numbers lie so far below its largest that their second half
-// is subnormal, and few are near it (docs/precision.md).
+// A row has small numbers where more than a few lie so far below its largest that their second half is subnormal
+// (docs/precision.md).
 constexpr double kSmall = 0x1p-4, kLarge = 0x1p2;      // of the scaled row, whose largest is 2^14 to 2^15
 constexpr int64_t kShareOfFew = 64, kLeastLarge = 32;  // few: a 64th
 
@@ -266,10 +266,13 @@ LostDigits lost_digits(kernel::Builder& build, ExprId scaled, const std::vector<
                near = sum("near", clamped(build.op(ScalarOp::kSub, {size, number(kLarge)})));
   const int64_t share = count / kShareOfFew;
   const auto exactly = [&](int64_t value) { return number(static_cast<double>(value)); };
-  return {.near = build.cast(DType::i32, near),
-          .loses = build.op(ScalarOp::kLogicalAnd,
-                            {build.op(ScalarOp::kGreater, {small, exactly(share)}),
-                             build.op(ScalarOp::kLess, {near, exactly(std::max(share, kLeastLarge))})})};
+  const ExprId has_small = build.op(ScalarOp::kGreater, {small, exactly(share)});
+  return {
+      .near = build.cast(DType::i32, near),
+      .has_small = has_small,
+      .loses = build.op(ScalarOp::kLogicalAnd,
+                        {has_small, build.op(ScalarOp::kLess, {near, exactly(std::max(share, kLeastLarge))})}),
+  };
 }
 
 HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, Symbol along, int64_t count,
@@ -287,6 +290,7 @@ HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, Symbol along, in
   halves.scaled = build.named(before + "scaled", build.op(ScalarOp::kMul, {value, factor}));
   const LostDigits lost = lost_digits(build, halves.scaled, {along}, count, before);
   halves.near = lost.near;
+  halves.has_small = lost.has_small;
   halves.loses = lost.loses;
   return halves;
 }
@@ -305,7 +309,9 @@ std::string KernelDraft::unique(const std::string& text) {
   return name;
 }
 
-Symbol KernelDraft::axis(const std::string& name, int64_t extent) { return build.axis(unique(name), extent); }
+Symbol KernelDraft::axis(const std::string& name, int64_t extent, bool ordered) {
+  return build.axis(unique(name), extent, ordered);
+}
 
 Symbol KernelDraft::size(const std::string& name, kernel::SymbolRange range) { return build.size(unique(name), range); }
 
@@ -430,10 +436,10 @@ SplitOperand ProductKernels::split(const Product& product, Side side) {
   draft.store(scale, row, scale_back(build, halves.exponent), has_row);
   draft.store(large, row, halves.near, has_row);
   const ExprId all = build.constant(DType::i32, product.depth), none = build.constant(DType::i32, int64_t{-1});
-  draft.store(
-      needs, row,
-      build.op(kernel::ScalarOp::kSelect, {halves.loses, build.op(kernel::ScalarOp::kSub, {all, halves.near}), none}),
-      has_row);
+  draft.store(needs, row,
+              build.op(kernel::ScalarOp::kSelect,
+                       {halves.has_small, build.op(kernel::ScalarOp::kSub, {all, halves.near}), none}),
+              has_row);
   finish(draft, split_schedule(written));
   return made;
 }

@@ -55,18 +55,19 @@ struct ProductSymbols {
 };
 
 // Of `count` numbers along these axes, scaled so that the largest lies between 2^14 and 2^15: how many at least are
-// near the largest, and whether sums of two halves may lose digits of them that count (docs/precision.md). `before`:
-// what their names begin with.
+// near the largest; whether more than a few are so small that sums of two halves lose digits of them; and whether these
+// count whatever they are multiplied by, for few are near the largest (docs/precision.md). `before`: what their names
+// begin with.
 struct LostDigits {
-  kernel::ExprId near, loses;
+  kernel::ExprId near, has_small, loses;
 };
 LostDigits lost_digits(kernel::Builder& build, kernel::ExprId scaled, const std::vector<kernel::Symbol>& along,
                        int64_t count, const std::string& before = "");
 
 // A row (column) as a power of two times a sum of halves: `scaled` = value · 2^(14 − exponent), whose largest lies
-// between 2^14 and 2^15. `near`: how many are near the largest; `loses`: halves lose digits (docs/precision.md).
+// between 2^14 and 2^15. The others: LostDigits.
 struct HalvesOfRow {
-  kernel::ExprId exponent, scaled, near, loses;
+  kernel::ExprId exponent, scaled, near, has_small, loses;
 };
 HalvesOfRow halves_of_row(kernel::Builder& build, kernel::ExprId value, kernel::Symbol along, int64_t count,
                           const std::string& before = "");
@@ -78,7 +79,7 @@ class KernelDraft {
  public:
   KernelDraft(std::string name, std::string doc) : build(std::move(name), std::move(doc)) {}
 
-  kernel::Symbol axis(const std::string& name, int64_t extent);
+  kernel::Symbol axis(const std::string& name, int64_t extent, bool ordered = false);
   kernel::Symbol size(const std::string& name, kernel::SymbolRange range);
   std::vector<kernel::Symbol> batch_axes(const Shape& batch);
   // `tensor`: a graph value, or −1 − scratch; the buffer starts `offset` elements into it.
@@ -120,8 +121,8 @@ class ProductKernels {
   // x = scale · (high + low), where the largest of a row (column) over its scale lies between 2^14 and 2^15. What is
   // smaller than 2^-112 counts as that: nothing that f32 could tell from zero in a product is lost. A row with a NaN
   // has that for its scale, one with an infinity that. `large` is how many of a row's numbers are near its largest. A
-  // row of which halves lose digits `needs` another that has more than so many: then large ones meet, and what is lost
-  // is little beside their product (docs/precision.md). It is −1 where nothing is lost.
+  // row that has small ones `needs` another that has more than so many: then large ones meet, and what is lost is
+  // little beside their product (docs/precision.md). It is −1 where no digits are lost.
   SplitOperand split(const Product& product, Side side);
   static kernel::ExprId halves(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols);
   // A number for each row (column): its scale, or its `large` or `needs`.

@@ -4,6 +4,7 @@
 
 #include "lower/pipeline.hpp"
 #include "plan/pieces.hpp"
+#include "plan/recurrent_cell.hpp"
 #include "plan/scheduled_draft.hpp"
 #include "support/error.hpp"
 
@@ -495,36 +496,23 @@ class RecurrenceKernels : ProductKernels {
     const auto gate = [&](int64_t which) {
       return gate_of(wave, which, [&](const Index& at) { return sum(build, of_input(at), of_hidden(at)); });
     };
-    const auto sigmoid = [&](const std::string& name, ExprId value) {
-      return build.named(name, build.op(ScalarOp::kSigmoid, {value}));
-    };
-    const auto times = [&](ExprId a, ExprId b) { return build.op(ScalarOp::kMul, {a, b}); };
-    ExprId made = kNoExpr;
-    switch (one_.kind) {
-      case CellKind::kLstm: {
-        const ExprId input = sigmoid("input_gate", gate(0)), forget = sigmoid("forget_gate", gate(1)),
-                     candidate = build.op(ScalarOp::kTanh, {gate(2)}), output = sigmoid("output_gate", gate(3));
-        const int cell = state(wave, "cell", DType::f32, BufferRole::kInput, cell_);
-        const ExprId kept = times(forget, wave.draft.load(cell, {wave.before, wave.cell, sample, unit}));
-        const ExprId next = build.named("next_cell", sum(build, kept, times(input, candidate)));
-        store_state(wave, "new_cell", DType::f32, cell_, next);
-        store_last(wave, one_.last_cell, "last_cell", next);
-        made = times(output, build.op(ScalarOp::kTanh, {next}));
-        break;
-      }
-      case CellKind::kGru: {
-        const ExprId reset = sigmoid("reset_gate", gate(0)), update = sigmoid("update_gate", gate(1));
-        const ExprId input_part = gate_of(wave, 2, of_input), own_part = gate_of(wave, 2, of_hidden);
-        const ExprId candidate = build.op(ScalarOp::kTanh, {sum(build, input_part, times(reset, own_part))});
-        const ExprId own = build.cast(DType::f32, wave.draft.load(hidden, {wave.before, wave.cell, sample, unit}));
-        const ExprId rest = build.op(ScalarOp::kSub, {build.constant(DType::f32, 1.0), update});
-        made = sum(build, times(rest, candidate), times(update, own));
-        break;
-      }
-      case CellKind::kTanh: made = build.op(ScalarOp::kTanh, {gate(0)}); break;
-      case CellKind::kRelu: made = build.op(ScalarOp::kMaximum, {gate(0), build.constant(DType::f32, 0.0)}); break;
+    const CellStates after = states_after(
+        build, one_.kind,
+        {.of_input = [&](int64_t which) { return gate_of(wave, which, of_input); },
+         .of_hidden = [&](int64_t which) { return gate_of(wave, which, of_hidden); },
+         .gate = gate,
+         .hidden =
+             [&] { return build.cast(DType::f32, wave.draft.load(hidden, {wave.before, wave.cell, sample, unit})); },
+         .cell =
+             [&] {
+               const int cell = state(wave, "cell", DType::f32, BufferRole::kInput, cell_);
+               return wave.draft.load(cell, {wave.before, wave.cell, sample, unit});
+             }});
+    if (one_.has_cell_state()) {
+      store_state(wave, "new_cell", DType::f32, cell_, after.cell);
+      store_last(wave, one_.last_cell, "last_cell", after.cell);
     }
-    build.named("next_hidden", made);
+    const ExprId made = after.hidden;
     store_state(wave, "new_hidden", one_.dtype, hidden_, made);
     store_last(wave, one_.last_hidden, "last_hidden", made);
     store_sequence(wave, makes_sequence, made);

@@ -12,9 +12,9 @@ namespace kw::plan {
 struct ScheduledDraft : KernelDraft {
   using KernelDraft::KernelDraft;
 
-  kernel::Symbol mapped(const std::string& name, int64_t extent, const lower::AxisSchedule& how) {
+  kernel::Symbol mapped(const std::string& name, int64_t extent, const lower::AxisSchedule& how, bool ordered = false) {
     schedule.axes.push_back(how);
-    return axis(name, extent);
+    return axis(name, extent, ordered);
   }
   kernel::Index grid(const std::string& name, int64_t extent) {
     return extent == 1 ? kernel::Index(0) : kernel::symbol_index(mapped(name, extent, {}));

@@ -8,6 +8,7 @@ namespace kw::cpu {
 
 const std::vector<plan::Scheduler>& schedulers();
 const plan::Scheduler& attention_scheduler();
+const plan::Scheduler& recurrence_scheduler();
 
 // Of a kernel whose axes are in order. Throws kUser where it scans or folds more than such programs do.
 plan::ScheduledTiles as_tiles(plan::LoweredGroup group, LoopHints hints);

@@ -1,0 +1,62 @@
+// Recurrent layers on a CPU: each thread walks all steps of some samples, and nobody waits for anybody.
+#include <algorithm>
+
+#include "plan/recurrence_loops.hpp"
+#include "targets/cpu/schedulers.hpp"
+
+namespace kw::cpu {
+
+using namespace plan;
+
+namespace {
+
+constexpr int64_t kVector = 16;       // floats of the widest SIMD registers
+constexpr int64_t kMostUnits = 1024;  // a gate's weights are one tile
+constexpr int64_t kMostRows = 512;
+
+const ParameterTable& recurrence_blocks() {
+  static const ParameterTable table({
+      {.name = "samples", .least = 1, .most = 256, .unsaid = 8, .powers_of_two = false, .tried = {1, 2, 4, 8, 16, 32}},
+      {.name = "rows", .least = 1, .most = 1024, .unsaid = 256, .powers_of_two = false, .tried = {64, 128, 256, 512}},
+      {.name = "columns", .least = 16, .most = 1024, .unsaid = 64, .tried = {32, 64, 128}},
+  });
+  return table;
+}
+
+bool takes_recurrence(const LoweredGroup& group) {
+  const Recurrence& one = *group.recurrence;
+  return one.dtype == DType::f32 && one.hidden <= kMostUnits;
+}
+
+// Every thread gets as many samples as the others, or one more.
+Parameters default_recurrence_blocks(const LoweredGroup& group, const DeviceDescription& device) {
+  const Recurrence& one = *group.recurrence;
+  const int64_t threads = std::max<int64_t>(device.units, 1);
+  const int64_t blocks = ceil_divide(one.batch, threads * 16) * threads;
+  return {{"samples", ceil_divide(one.batch, blocks)},
+          {"rows", std::clamp<int64_t>(one.steps * one.batch, 1, kMostRows)},
+          {"columns", 64}};
+}
+
+std::vector<ParameterRange> space_of_recurrences(const LoweredGroup&, const DeviceDescription&) {
+  return recurrence_blocks().ranges();
+}
+
+ScheduledGroup lower_recurrence(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+  const ParameterTable& table = recurrence_blocks();
+  return recurrence_loops(group, {.samples = table.read(parameters, "samples"),
+                                  .rows = table.read(parameters, "rows"),
+                                  .columns = table.read(parameters, "columns"),
+                                  .vector = kVector});
+}
+
+}  // namespace
+
+const Scheduler& recurrence_scheduler() {
+  static const Scheduler scheduler{kRecurrenceScheduler.name, GroupWork::kRecurrences,   takes_recurrence,
+                                   recurrence_blocks,         default_recurrence_blocks, space_of_recurrences,
+                                   lower_recurrence};
+  return scheduler;
+}
+
+}  // namespace kw::cpu
