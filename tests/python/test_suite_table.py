@@ -98,6 +98,8 @@ def test_results_without_times_or_memory(script: Any, tmp_path: Path, capsys: An
         (["linear_relu_kernel"], ["aten.gru"], "recurrent"),
         (["conv2d_kernel", "split_q_kernel", "attention_kernel"], [], "attention"),
         (["arange_sub_softmax_matmul_kernel_in_f32"], [], "attention"),
+        (["conv2d_kernel", "add_softmax_kernel", "matmul_kernel_2"], [], "attention"),
+        (["softmax_kernel"], ["aten.bmm", "aten.conv2d"], "attention"),
         (["layer_norm_kernel"], ["aten.scaled_dot_product_attention"], "attention"),
         (["conv_transpose3d_softmax_kernel", "linear_kernel"], [], "convolution"),
         (["relu_kernel"], ["aten.convolution"], "convolution"),
