@@ -96,7 +96,7 @@ def test_planned_convolutions(case: Case, tmp_path: Path) -> None:
     fault = fault_of_results(case, candidate, given, digits)
     assert not fault, fault
     if not isinstance(case, Fold):  # the sum of a product's magnitudes is far more than its error
-        assert_near(candidate(*given), case.function(*in_double(given)), digits)
+        assert_near(candidate(*given), case.function(*in_double(given)), max(digits, 2.0**-19))
 
 
 def assert_near(actual: Any, exact: Any, digits: float) -> None:
@@ -106,8 +106,14 @@ def assert_near(actual: Any, exact: Any, digits: float) -> None:
         assert (ours.double() - right.double()).norm() <= allowed * right.double().norm()
 
 
+# What is not planned above, and some of each kind with numbers that halves do not hold.
+AGAIN = ("bias", "pointwise", "groups", "transposed", "transposed_in_all", "halves", "max_pool")
+NAMES = {case.name for case in PLANNED}
+SMALL_CASES = [case for case in CASES + FOLDS if case.name in AGAIN or case.name not in NAMES]
+
+
 @pytest.mark.parametrize("scheme", [0, 1], ids=["half", "exact"])
-@pytest.mark.parametrize("case", CASES + FOLDS, ids=[case.name for case in CASES + FOLDS])
+@pytest.mark.parametrize("case", SMALL_CASES, ids=[case.name for case in SMALL_CASES])
 @pytest.mark.in_turns("scheme")
 @torch.no_grad()
 def test_convolutions_in_small_blocks(case: Case, scheme: int, tmp_path: Path) -> None:

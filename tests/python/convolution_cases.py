@@ -325,9 +325,11 @@ def fault_of_results(
     where it is another than the arguments'."""
     wide = [one.to(home or one.device).double() for one in arguments]
     sizes = [one.abs().where(torch.isfinite(one), 0.0) for one in wide]
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        results = [ours(*arguments), case.function(*arguments), case.function(*wide)]
+    with torch.no_grad():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = ours(*arguments)
+        results = [found, case.function(*arguments), case.function(*wide)]
         bounds = case.bounds(sizes, digits) if isinstance(case, Produced) else _bounds(case, sizes, digits)
     for actual, eager, exact, bound in zip(*map(_as_tuple, [*results, bounds]), strict=True):
         exact = exact.to(eager.dtype).double()  # overflow
