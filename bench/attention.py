@@ -1,14 +1,18 @@
 """Attention as one kernel of ours beside PyTorch's and torch.compile's, on a GPU: times, and errors against double precision.
 
-PYTHONPATH=python python3 bench/attention.py [NAME...]     NAME: the beginning of a row's name
+PYTHONPATH=python python3 bench/attention.py [NAME...] [--sweep]
 
-Rows that the planner leaves to the library (16 bits without a mask) are scheduled by hand.
+NAME is the beginning of a row's name. Rows that the planner leaves to the library (16 bits without a mask) are
+scheduled by hand. `eager` is the kernel that PyTorch chooses by itself; rows of its operator in 16 bits are timed with
+its flash attention and with cuDNN's kernel too. --sweep tries other blocks for rows in 16 bits and prints the fastest.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
-import sys
+import itertools
+import math
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +20,10 @@ from typing import Any, Callable
 
 import torch
 import torch.nn.functional as F
-from kernelwright import library
+from kernelwright import errors, library
 from kernelwright.capture import export
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,10 @@ def heads(*shape: int) -> tuple[tuple[int, ...], ...]:
 
 
 BY_HAND = {"block_m": 64, "block_n": 64, "stages": 3, "num_warps": 4, "bulk": 1}
+SWEPT = [
+    BY_HAND | {"block_m": block_m, "block_n": block_n, "stages": stages, "num_warps": num_warps}
+    for block_m, block_n, stages, num_warps in itertools.product((64, 128), (64, 128), (2, 3, 4), (4, 8))
+]
 LONG, WIDE = heads(16, 16, 2048, 64), heads(16, 16, 2048, 128)
 ROWS = [
     Row("fp32, heads of 64", F.scaled_dot_product_attention, LONG),
@@ -62,6 +71,7 @@ ROWS = [
     Row("fp32 by hand with distances, heads of 64", by_distance, (*heads(4, 16, 2048, 64), (16,))),
     Row("bf16, heads of 64", F.scaled_dot_product_attention, LONG, torch.bfloat16),
     Row("bf16, heads of 128", F.scaled_dot_product_attention, WIDE, torch.bfloat16),
+    Row("bf16 causal, heads of 64", causal, LONG, torch.bfloat16),
     Row("bf16 by hand with distances, heads of 64", by_distance, (*heads(4, 16, 2048, 64), (16,)), torch.bfloat16),
 ]
 
@@ -75,57 +85,127 @@ class Module(torch.nn.Module):
         return self.function(*arguments)
 
 
-def candidate(row: Row, arguments: list[Tensor], folder: Path) -> tuple[Any, dict[str, int]]:
-    """The module with everything in one group of the attention scheduler, and the scheduler's parameters."""
-    graph = export.export_module(Module(row.function), tuple(arguments))
+Schedule = dict[str, int]
+
+
+def in_one_group(graph: dict[str, Any], parameters: Schedule) -> dict[str, Any]:
+    """Everything in one group of the attention scheduler."""
+    schedule = library.compile_graph(graph, "triton", caution="unfused")["schedule"]
+    nodes = sorted({node for group in schedule["groups"] for node in group["nodes"]})
+    schedule["groups"] = [{"nodes": nodes, "scheduler": "attention", "parameters": parameters}]
+    return library.compile_graph(graph, "triton", schedule=schedule)
+
+
+def planned(graph: dict[str, Any]) -> dict[str, Any]:
+    """As the planner has it where it takes all for the attention scheduler, otherwise by hand."""
     emitted = library.compile_graph(graph, "triton")
-    if [group["scheduler"] for group in emitted["schedule"]["groups"]] != ["attention"]:
-        schedule = library.compile_graph(graph, "triton", caution="unfused")["schedule"]
-        nodes = sorted({node for group in schedule["groups"] for node in group["nodes"]})
-        schedule["groups"] = [{"nodes": nodes, "scheduler": "attention", "parameters": BY_HAND}]
-        emitted = library.compile_graph(graph, "triton", schedule=schedule)
-    path = folder / "candidate.py"
+    if [group["scheduler"] for group in emitted["schedule"]["groups"]] == ["attention"]:
+        return emitted
+    return in_one_group(graph, BY_HAND)
+
+
+def load(emitted: dict[str, Any], row: Row, folder: Path) -> Any:
+    path = folder / f"candidate_{len(list(folder.iterdir()))}.py"
     path.write_text(emitted["source"])
-    specification = importlib.util.spec_from_file_location("candidate", path)
+    specification = importlib.util.spec_from_file_location(path.stem, path)
     assert specification and specification.loader
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    return module.ModelNew(Module(row.function)), emitted["schedule"]["groups"][0]["parameters"]
+    return module.ModelNew(Module(row.function))
 
 
-def measure(row: Row, folder: Path) -> None:
+def milliseconds(function: Callable[..., Any], arguments: list[Tensor]) -> float:
     from triton.testing import do_bench
 
+    return float(do_bench(lambda: function(*arguments), warmup=25, rep=100))
+
+
+def with_backend(row: Row, arguments: list[Tensor], backend: SDPBackend) -> float:
+    """The time of PyTorch's operator with this kernel; NaN where the row is written out, or the kernel cannot take it."""
+    if row.dtype == torch.float32 or row.function not in (F.scaled_dot_product_attention, causal):
+        return math.nan
+    with sdpa_kernel(backend):
+        try:
+            return milliseconds(row.function, arguments)
+        except RuntimeError as error:
+            print(f"{row.name}: {backend.name} cannot take it ({str(error).splitlines()[0][:100]})", flush=True)
+            return math.nan
+
+
+def fastest(row: Row, graph: dict[str, Any], arguments: list[Tensor], folder: Path) -> tuple[Any, Schedule]:
+    """Of the planner's blocks and SWEPT, those that the device has room for."""
+    from triton.errors import TritonError
+
+    best: tuple[float, Any, Schedule] = (math.inf, None, {})
+    refused = 0
+    for parameters in [None, *SWEPT]:
+        try:
+            emitted = planned(graph) if parameters is None else in_one_group(graph, parameters)
+            module = load(emitted, row, folder)
+            time = milliseconds(module, arguments)
+        except (errors.Error, RuntimeError, TritonError) as error:
+            refused += 1
+            print(f"  {parameters}: {str(error).splitlines()[0][:100]}", flush=True)
+            continue
+        found = emitted["schedule"]["groups"][0]["parameters"]
+        print(f"  {time:.3f} ms: {found}", flush=True)
+        best = min(best, (time, module, found), key=lambda one: one[0])
+    print(f"  {row.name}: {len(SWEPT) + 1 - refused} schedules timed, {refused} refused", flush=True)
+    return best[1:]
+
+
+def shown(value: float, form: str = ".3f") -> str:
+    return "" if math.isnan(value) else format(value, form)
+
+
+def measure(row: Row, folder: Path, sweep: bool) -> str:
     torch.manual_seed(0)
     arguments = [torch.randn(shape, device="cuda").to(row.dtype) for shape in row.shapes]
-    ours, parameters = candidate(row, arguments, folder)
-    compiled = torch.compile(row.function)
+    graph = export.export_module(Module(row.function), tuple(arguments))
+    if sweep and row.dtype != torch.float32:
+        ours, parameters = fastest(row, graph, arguments, folder)
+    else:
+        emitted = planned(graph)
+        ours, parameters = load(emitted, row, folder), emitted["schedule"]["groups"][0]["parameters"]
     few = [one[:1] if one.dim() == 4 else one for one in arguments]
     exact = row.function(*(one.double() for one in few))
-    times, errors = [], []
-    for function in (ours, row.function, compiled):
-        error = (function(*arguments)[:1].double() - exact).norm() / exact.norm()
-        errors.append(float(error))
-        times.append(do_bench(lambda: function(*arguments), warmup=25, rep=100))
+    times, errors_of = [], []
+    for function in (ours, row.function, torch.compile(row.function)):
+        errors_of.append(float((function(*arguments)[:1].double() - exact).norm() / exact.norm()))
+        times.append(milliseconds(function, arguments))
+    flash = with_backend(row, arguments, SDPBackend.FLASH_ATTENTION)
+    cudnn = with_backend(row, arguments, SDPBackend.CUDNN_ATTENTION)
     batch, count, queries, features = row.shapes[0]
     operations = 4.0 * batch * count * queries * row.shapes[1][-2] * features
-    print(
-        f"| {row.name} | {times[0]:.3f} | {times[1]:.3f} | {times[2]:.3f} | {min(times[1:]) / times[0]:.2f}× | "
-        f"{operations / times[0] / 1e9:.0f} | {errors[0]:.1e}, {errors[1]:.1e} | {parameters} |",
-        flush=True,
-    )
+    cells = [
+        row.name,
+        *(shown(time) for time in (*times, flash, cudnn)),
+        f"{min(times[1:]) / times[0]:.2f}×",
+        shown(flash / times[0], ".2f") + ("" if math.isnan(flash) else "×"),
+        f"{operations / times[0] / 1e9:.0f}",
+        f"{errors_of[0]:.1e}, {errors_of[1]:.1e}",
+        " ".join(f"{name}={value}" for name, value in parameters.items()),
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
-    print(
-        "| attention | ours, ms | eager | torch.compile | over the better | TFLOP/s | errors, ours and eager's | blocks |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only rows whose names begin so")
+    parser.add_argument("--sweep", action="store_true", help=f"try {len(SWEPT)} other schedules for rows in 16 bits")
+    options = parser.parse_args()
+    chosen = [row for row in ROWS if not options.names or row.name.startswith(tuple(options.names))]
+    rows = []
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        for row in ROWS:
-            if len(sys.argv) == 1 or any(row.name.startswith(name) for name in sys.argv[1:]):
-                measure(row, Path(folder))
-                torch.cuda.empty_cache()
+        for row in chosen:
+            rows.append(measure(row, Path(folder), options.sweep))
+            print(rows[-1], flush=True)
+            torch.cuda.empty_cache()
+    print(
+        "\n| attention | ours, ms | eager | torch.compile | flash attention | cuDNN | over the better | over flash | "
+        "TFLOP/s | errors, ours and eager's | blocks |\n|" + "---|" * 11
+    )
+    print("\n".join(rows))
 
 
 if __name__ == "__main__":

@@ -313,18 +313,30 @@ def interpreted(request: dict[str, Any], cases: list[Any] = CASES + FOLDS + PROD
         if draw == "strewn":
             which = len(arguments) - 1 if isinstance(case, Produced) else 1
             arguments = [new.clone(memory_format=torch.preserve_format) for new in strewn(arguments, which)]
-        wide = [one.double() for one in arguments]
-        sizes = [one.abs().where(torch.isfinite(one), 0.0) for one in wide]
-        with torch.no_grad(), warnings.catch_warnings():
+        if fault := fault_of_results(case, ours, arguments, digits):
+            return f"{draw}: {fault}"
+    return ""
+
+
+def fault_of_results(
+    case: Any, ours: Callable[..., Any], arguments: list[Tensor], digits: float, home: str = ""
+) -> str:
+    """What `ours` returns, held to the bounds for so many digits. `home`: the device that the reference is computed on,
+    where it is another than the arguments'."""
+    wide = [one.to(home or one.device).double() for one in arguments]
+    sizes = [one.abs().where(torch.isfinite(one), 0.0) for one in wide]
+    with torch.no_grad():
+        with warnings.catch_warnings():
             warnings.simplefilter("error")
-            results = [ours(*arguments), case.function(*arguments), case.function(*wide)]
-            bounds = case.bounds(sizes, digits) if isinstance(case, Produced) else _bounds(case, sizes, digits)
-        for actual, eager, exact, bound in zip(*map(_as_tuple, [*results, bounds]), strict=True):
-            exact = exact.to(eager.dtype).double()  # overflow
-            if eager.dtype != torch.float32:
-                bound = bound + 2 * torch.finfo(eager.dtype).eps * exact.abs().where(torch.isfinite(exact), 0.0)
-            if fault := _fault(actual, eager, exact, bound):
-                return f"{draw}: {fault}"
+            found = ours(*arguments)
+        results = [found, case.function(*arguments), case.function(*wide)]
+        bounds = case.bounds(sizes, digits) if isinstance(case, Produced) else _bounds(case, sizes, digits)
+    for actual, eager, exact, bound in zip(*map(_as_tuple, [*results, bounds]), strict=True):
+        exact = exact.to(eager.dtype).double()  # overflow
+        if eager.dtype != torch.float32:
+            bound = bound + 2 * torch.finfo(eager.dtype).eps * exact.abs().where(torch.isfinite(exact), 0.0)
+        if fault := _fault(actual.to(exact.device), eager.to(exact.device), exact, bound):
+            return fault
     return ""
 
 

@@ -349,14 +349,14 @@ def interpreted(request: dict[str, Any]) -> str:
             change(ours, x)
         eager, exact = copy.deepcopy(ours), copy.deepcopy(ours).double()
         found = results_of(candidate, x, ours)
-        if fault := _fault(case, found, results_of(eager, x), results_of(exact, x.double()), digits):
+        if fault := fault_of(case, found, results_of(eager, x), results_of(exact, x.double()), digits):
             return f"{draw}: {fault}"
         if isinstance(ours.norm, nn.modules.batchnorm._NormBase):
             ours.norm.reset_running_stats()
     return ""
 
 
-def _fault(
+def fault_of(
     case: Norm, found: dict[str, Tensor], eager: dict[str, Tensor], exact: dict[str, Tensor], digits: float
 ) -> str:
     for name, right in exact.items():
