@@ -24,10 +24,11 @@ class RecurrenceLoopKernels : ProductKernels {
       : ProductKernels(group, {}), one_(*group.recurrence), blocks_(blocks) {}
 
   ScheduledGroup run() {
-    if (!one_.products) products_ = tensor("products", {one_.steps, one_.batch, one_.rows()});
+    if (!one_.products) products_ = tensor("products", products_shape());
     // What a layer in two directions makes is not complete before both have read the one below: two tensors take turns.
-    if (one_.layers > 1) between_ = tensor("between", {one_.steps, one_.batch, width()});
-    if (one_.layers > 2) other_between_ = tensor("between_too", {one_.steps, one_.batch, width()});
+    const Shape between = {products_shape()[0], products_shape()[1], width()};
+    if (one_.layers > 1) between_ = tensor("between", between);
+    if (one_.layers > 2) other_between_ = tensor("between_too", between);
     for (int64_t layer = 0; layer < one_.layers; ++layer)
       for (int64_t direction = 0; direction < one_.directions; ++direction) {
         if (!one_.products) multiply_input(layer, direction);
@@ -38,6 +39,11 @@ class RecurrenceLoopKernels : ProductKernels {
 
  private:
   int64_t width() const { return one_.directions * one_.hidden; }
+  // Between layers values lie as the products do.
+  Shape between_strides() const {
+    const Shape strides = contiguous_strides({products_shape()[0], products_shape()[1], width()});
+    return steps_first() ? strides : Shape{strides[1], strides[0], strides[2]};
+  }
   int64_t in_vectors(int64_t extent) const { return ceil_divide(extent, blocks_.vector) * blocks_.vector; }
   const RecurrentCell& cell(int64_t layer, int64_t direction) const {
     return one_.cells[layer * one_.directions + direction];
@@ -58,8 +64,15 @@ class RecurrenceLoopKernels : ProductKernels {
     StridedOperand below;
     below.lies.dtype = one_.dtype;
     below.lies.root = between_of(layer - 1);
-    below.strides = contiguous_strides({one_.steps, one_.batch, width()});
+    below.strides = between_strides();
     return below;
+  }
+
+  // Products lie as the layers' input does: steps first, or samples.
+  bool steps_first() const { return one_.input.strides[0] >= one_.input.strides[1]; }
+  Shape products_shape() const {
+    if (steps_first()) return {one_.steps, one_.batch, one_.rows()};
+    return {one_.batch, one_.steps, one_.rows()};
   }
 
   int between_of(int64_t layer) const { return layer % 2 == 0 ? between_ : other_between_; }
@@ -71,20 +84,24 @@ class RecurrenceLoopKernels : ProductKernels {
     const int64_t features = layer == 0 ? one_.features : width();
     ScheduledDraft draft("multiply_input_" + group_.kernel.name, "A layer's input times its weights, for all steps.");
     kernel::Builder& build = draft.build;
-    // Rows are the steps of one sample, or all that lie behind each other.
+    // Rows are those of all that lies behind each other, else the steps of one sample.
     StridedOperand input = input_of(layer);
-    const bool is_dense = input.strides[0] == one_.batch * input.strides[1];
+    if (!steps_first()) std::swap(input.strides[0], input.strides[1]);
+    Shape shape = products_shape();
+    const int64_t outer = shape[0], inner = shape[1];
+    const auto rows = [&](const std::string& name, int64_t count) {
+      return symbol_index(
+          draft.mapped(name, count, {.mapping = Mapping::kGrid, .width = std::min(blocks_.rows, count)}));
+    };
     std::vector<Index> place;
-    Shape shape;
-    if (is_dense) {
+    if (input.strides[0] == inner * input.strides[1]) {
       input.strides.erase(input.strides.begin());
-      shape = {one_.steps * one_.batch, features};
-      place = {symbol_index(draft.mapped("row", shape[0], {.mapping = Mapping::kGrid, .width = blocks_.rows}))};
+      shape = {outer * inner, features};
+      place = {rows("row", outer * inner)};
     } else {
-      shape = {one_.steps, one_.batch, features};
-      const Index sample = draft.grid("sample", one_.batch);
-      place = {symbol_index(draft.mapped("step", one_.steps, {.mapping = Mapping::kGrid, .width = blocks_.rows})),
-               sample};
+      shape.back() = features;
+      const Index first = draft.grid("outer", outer);
+      place = {first, rows("inner", inner)};
     }
     std::vector<Index> made = place;
     const Symbol row = draft.mapped("gate_row", one_.rows(), {.mapping = Mapping::kGrid, .width = blocks_.columns}),
@@ -138,7 +155,7 @@ class RecurrenceLoopKernels : ProductKernels {
               weights = operand(draft, "weights", own.recurrent_weight, {one_.rows(), one_.hidden}),
               biases = own.recurrent_bias ? operand(draft, "biases", *own.recurrent_bias, {one_.rows()}) : -1;
     const auto row = [&](int64_t gate) { return Index(gate * one_.hidden) + unit; };
-    const auto of_input = [&](int64_t gate) { return draft.load(products, {walk.time, sample, row(gate)}); };
+    const auto of_input = [&](int64_t gate) { return draft.load(products, of_products(walk.time, sample, row(gate))); };
     const auto of_hidden = [&](int64_t gate) {
       const ExprId product = build.dot(previous, draft.load(weights, {row(gate), symbol_index(walk.source)}),
                                        {walk.source});
@@ -168,9 +185,14 @@ class RecurrenceLoopKernels : ProductKernels {
   }
 
   int products_buffer(Walk& walk) const {
-    const Shape shape = {one_.steps, one_.batch, one_.rows()};
-    if (one_.products) return operand(walk.draft, "products", *one_.products, shape);
-    return walk.draft.buffer("products", one_.dtype, shape, {}, BufferRole::kInput, products_);
+    if (!one_.products)
+      return walk.draft.buffer("products", one_.dtype, products_shape(), {}, BufferRole::kInput, products_);
+    return operand(walk.draft, "products", *one_.products, {one_.steps, one_.batch, one_.rows()});
+  }
+
+  std::vector<Index> of_products(const Index& time, const Index& sample, const Index& row) const {
+    if (one_.products || steps_first()) return {time, sample, row};
+    return {sample, time, row};
   }
 
   void store_last(Walk& walk, const StridedResult& result, const std::string& name, int64_t place, ExprId value,
@@ -184,7 +206,7 @@ class RecurrenceLoopKernels : ProductKernels {
   void store_sequence(Walk& walk, int64_t layer, int64_t direction, ExprId value) const {
     const bool is_result = layer + 1 == one_.layers;
     StridedResult to = one_.sequence;
-    if (!is_result) to = {between_of(layer), contiguous_strides({one_.steps, one_.batch, width()})};
+    if (!is_result) to = {between_of(layer), between_strides()};
     if (is_result && to.value == kNoValue) return;
     const int made = walk.draft.buffer(is_result ? "sequence" : "between", one_.dtype,
                                        {one_.steps, one_.batch, width()}, to.strides, BufferRole::kOutput, to.value);

@@ -10,7 +10,7 @@ using namespace plan;
 
 namespace {
 
-constexpr int64_t kVector = 16;       // floats of the widest SIMD registers
+constexpr int64_t kUnitsOfVector = 16;       // floats of the widest SIMD registers
 constexpr int64_t kMostUnits = 1024;  // a gate's weights are one tile
 constexpr int64_t kMostRows = 512;
 
@@ -47,7 +47,7 @@ ScheduledGroup lower_recurrence(LoweredGroup group, const Parameters& parameters
   return recurrence_loops(group, {.samples = table.read(parameters, "samples"),
                                   .rows = table.read(parameters, "rows"),
                                   .columns = table.read(parameters, "columns"),
-                                  .vector = kVector});
+                                  .vector = kUnitsOfVector});
 }
 
 }  // namespace
