@@ -77,6 +77,10 @@ class Writer {
 
   // prepared_weights, which returns these tensors.
   KernelForward prepare(const std::vector<std::string>& made) {
+    for (auto& [step, names] : dying_)
+      std::erase_if(names,
+                    [&](const std::string& name) { return std::find(made.begin(), made.end(), name) != made.end(); });
+    std::erase_if(dying_, [](const auto& one) { return one.second.empty(); });
     find_scratch({made.begin(), made.end()});
     write_steps();
     std::vector<std::string> results;

@@ -16,6 +16,18 @@ namespace {
 constexpr int64_t kManyBlocksOfOne = 16;  // of a sample, so that its last may be less than full
 constexpr int64_t kWidest = 8192;         // parts that a program has in registers
 
+// The sum of ones and zeros along lanes, of which they need not depend on all: where all places of a phase count.
+ExprId count_of(kernel::Builder& build, ExprId counted, const std::vector<kernel::Symbol>& lanes) {
+  const std::vector<bool> depends = kernel::dependences(build.kernel())[counted];
+  std::vector<kernel::Symbol> along;
+  int64_t each = 1;
+  for (const kernel::Symbol lane : lanes)
+    if (depends[lane]) along.push_back(lane);
+    else each *= kernel::as_constant(build.kernel().symbols[lane].extent).value();
+  const ExprId sum = along.empty() ? counted : build.reduce(kernel::ReduceOp::kSum, {counted}, along);
+  return each == 1 ? sum : build.op(ScalarOp::kMul, {sum, build.constant(DType::f32, static_cast<double>(each))});
+}
+
 }  // namespace
 
 bool ConvolutionStatistics::is_of_one_sample() const {
@@ -75,7 +87,7 @@ void ConvolutionStatistics::store_parts(ScheduledDraft& draft, const Part& part,
   // How many count, where that is not all.
   ExprId elements = kernel::kNoExpr;
   if (has_phases()) {
-    elements = draft.named("elements", sum(where_counted(number(build, 1.0))));
+    elements = draft.named("elements", count_of(build, where_counted(number(build, 1.0)), part.lanes));
     store("part_elements", parts_.elements, elements);
     elements = build.op(ScalarOp::kMaximum, {elements, number(build, 1.0)});
   } else if (counts != kernel::kNoExpr) {

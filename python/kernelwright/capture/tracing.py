@@ -243,6 +243,9 @@ def surroundings(is_user_file: Callable[[str], bool]) -> Iterator[None]:
             stack.enter_context(mock.patch.object(TracerBase, "_filter_traceback_frames", user_frames))
         stack.enter_context(mock.patch.object(torch, "manual_seed", refuse_seed))
         stack.enter_context(_recurrent_layers())
+        stack.enter_context(
+            mock.patch.object(torch._C, "_conv_determine_backend_memory_format", _layout_of_convolution)
+        )
         before = _generators()
         yield
         if _generators() != before:
@@ -251,6 +254,22 @@ def surroundings(is_user_file: Callable[[str], bool]) -> Iterator[None]:
                 "forward draws random numbers from Python or NumPy, which would be the same at every call of the kernels.",
                 hint="Draw them with PyTorch: torch.rand, torch.randint or torch.bernoulli.",
             )
+
+
+_pytorchs_layout = torch._C._conv_determine_backend_memory_format
+
+
+def _layout_of_convolution(image: torch.Tensor, filters: torch.Tensor, backend: Any) -> torch.memory_format:
+    """How a convolution's result lies: as cuDNN has it, and oneDNN in three dimensions, channels last where the image or
+    the filters are. PyTorch asks the library at hand, which on a machine without a GPU is no cuDNN, and of fake tensors in
+    three dimensions does not know that it would be oneDNN."""
+    layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
+    is_asked = image.device.type == "cpu" and (image.dim() == 4 or image.dtype != torch.float32)
+    if image.dim() not in layouts or is_asked:
+        return _pytorchs_layout(image, filters, backend)
+    last = layouts[image.dim()]
+    is_last = any(torch._prims_common.suggest_memory_format(tensor) == last for tensor in (image, filters))
+    return last if is_last and image.dtype != torch.float64 else torch.contiguous_format
 
 
 @contextlib.contextmanager
