@@ -52,7 +52,7 @@ INLINE void combine_atomically(T* place, T value, const Fold& fold) {
   while (!__atomic_compare_exchange(place, &before, &after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 //@ add_product : multiply_add
-// Floats that one instruction works on, and how many of those a block of a product has for each of its rows.
+// Floats that one instruction works on.
 #if defined(__AVX512F__)
 constexpr int kVectorFloats = 16;
 #elif defined(__AVX__)
@@ -66,7 +66,13 @@ struct VectorOf {
   typedef float Type __attribute__((vector_size(4 * kFloats)));
 };
 
-// Compilers make one instruction of it.
+// Compilers make one instruction of each. A zero vector plus the number would be an addition: it turns -0 into 0.
+template <int kFloats, typename Vector = typename VectorOf<kFloats>::Type>
+INLINE Vector broadcast(float number) {
+  Vector result;
+  for (int at = 0; at < kFloats; ++at) result[at] = number;
+  return result;
+}
 template <int kFloats, typename Vector = typename VectorOf<kFloats>::Type>
 INLINE Vector multiply_add_vectors(Vector a, Vector b, Vector c) {
   Vector result;
@@ -90,7 +96,7 @@ INLINE void add_product_block(const float* a, int64_t a_row, int64_t a_depth, co
     for (int i = 0; i < kVectors; ++i) std::memcpy(&right[i], b + k * b_depth + i * kFloats, sizeof(Vector));
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
-      const Vector left = Vector{} + a[row * a_row + k * a_depth];
+      const Vector left = broadcast<kFloats>(a[row * a_row + k * a_depth]);
 #pragma GCC unroll 8
       for (int i = 0; i < kVectors; ++i) total[row][i] = multiply_add_vectors<kFloats>(left, right[i], total[row][i]);
     }
@@ -105,7 +111,7 @@ INLINE void add_product_block(const float* a, int64_t a_row, int64_t a_depth, co
 template <int64_t kRows, int64_t kDepth, int kVectors, int kFloats>
 void add_product_columns(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_depth, float* sum,
                          int64_t sum_row) {
-  constexpr int kBlockRows = kVectorFloats == 16 ? (kVectors > 2 ? 6 : 8) : kVectors > 2 ? 3 : 4;
+  constexpr int kBlockRows = kVectorFloats == 16 && kVectors < 3 ? 8 : 6;
   constexpr int kLeft = kRows % kBlockRows;
   for (int64_t row = 0; row + kBlockRows <= kRows; row += kBlockRows)
     add_product_block<kBlockRows, kVectors, kFloats>(a + row * a_row, a_row, a_depth, b, b_depth, sum + row * sum_row,
@@ -123,7 +129,8 @@ void add_product(const float* a, int64_t a_row, int64_t a_depth, const float* b,
                           : kColumns % 4 == 0           ? 4
                           : kColumns % 2 == 0           ? 2
                                                         : 1;
-  constexpr int kMost = 4, kLeft = kColumns / kFloats % kMost;
+  // With six rows, as many sums as registers hold beside their factors: there are 32 of AVX-512, and else 16.
+  constexpr int kMost = kVectorFloats == 16 ? 4 : 2, kLeft = kColumns / kFloats % kMost;
   constexpr int64_t kWhole = kColumns - kLeft * kFloats;
   for (int64_t column = 0; column < kWhole; column += kMost * kFloats)
     add_product_columns<kRows, kDepth, kMost, kFloats>(a, a_row, a_depth, b + column, b_depth, sum + column, sum_row);
