@@ -51,6 +51,58 @@ INLINE void combine_atomically(T* place, T value, const Fold& fold) {
   do after = fold(before, value);
   while (!__atomic_compare_exchange(place, &before, &after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
+//@ transpose_tile : inline
+typedef float EightFloats __attribute__((vector_size(32)));
+#if defined(__clang__)
+#define KW_CHOOSE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef int32_t EightPlaces __attribute__((vector_size(32)));
+#define KW_CHOOSE(a, b, ...) __builtin_shuffle(a, b, EightPlaces{__VA_ARGS__})
+#endif
+
+// Eight rows and eight columns.
+template <typename Number>
+INLINE void transpose_square(const Number* from, int64_t from_row, float* to, int64_t to_row) {
+  EightFloats rows[8], pairs[8], fours[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    float numbers[8];
+    for (int j = 0; j < 8; ++j) numbers[j] = static_cast<float>(from[i * from_row + j]);
+    std::memcpy(&rows[i], numbers, sizeof(numbers));
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = KW_CHOOSE(rows[i], rows[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    pairs[i + 1] = KW_CHOOSE(rows[i], rows[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4)
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      fours[i + 2 * j] = KW_CHOOSE(pairs[i + j], pairs[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      fours[i + 2 * j + 1] = KW_CHOOSE(pairs[i + j], pairs[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const EightFloats first = KW_CHOOSE(fours[i], fours[i + 4], 0, 1, 2, 3, 8, 9, 10, 11),
+                      second = KW_CHOOSE(fours[i], fours[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    std::memcpy(to + i * to_row, &first, sizeof(first));
+    std::memcpy(to + (i + 4) * to_row, &second, sizeof(second));
+  }
+}
+
+// to[column, row] = from[row, column]
+template <typename Number>
+INLINE void transpose_tile(const Number* from, int64_t from_row, float* to, int64_t to_row, int64_t rows,
+                           int64_t columns) {
+  const int64_t whole_rows = rows / 8 * 8, whole_columns = columns / 8 * 8;
+  for (int64_t row = 0; row < whole_rows; row += 8)
+    for (int64_t column = 0; column < whole_columns; column += 8)
+      transpose_square(from + row * from_row + column, from_row, to + column * to_row + row, to_row);
+  for (int64_t column = 0; column < columns; ++column)
+    for (int64_t row = column < whole_columns ? whole_rows : 0; row < rows; ++row)
+      to[column * to_row + row] = static_cast<float>(from[row * from_row + column]);
+}
 //@ add_product : multiply_add
 // Floats that one instruction works on.
 #if defined(__AVX512F__)

@@ -167,7 +167,8 @@ const std::vector<Scheduler>& schedulers() {
       {kSliding, GroupWork::kElements, is_sliding, choices_of_windows, defaults, space_of_windows, lower_windows},
       {kReduction, GroupWork::kElements, is_reduction, loop_choices, defaults, space, lower_elements},
       {kNormalisation, GroupWork::kElements, is_normalisation, loop_choices, defaults, space, lower_elements},
-      attention_scheduler()};
+      attention_scheduler(),
+      contraction_scheduler()};
   return table;
 }
 
