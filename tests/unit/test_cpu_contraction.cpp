@@ -55,8 +55,6 @@ TEST(CpuContraction, SkinnyAndTinyProductsStayTheLibrarys) {
   EXPECT_EQ(scheduler_of(8, 8, 8), "extern");
 }
 
-TEST(CpuContraction, FewRowsWithWhatFollowsAreAKernel) { EXPECT_EQ(scheduler_of(32, 1024, 1024), "contraction"); }
-
 TEST(CpuContraction, TimeGrowsWithTheWork) {
   const plan::Parameters blocks = {{"block_columns", 16}, {"block_depth", 256}, {"block_rows", 128}};
   const double some = seconds(linear(128, 512, 512), blocks);

@@ -78,10 +78,12 @@ std::vector<ParameterRange> space_of_contraction(const LoweredGroup& group, cons
   return ranges;
 }
 
-ScheduledGroup lower_contraction(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
+ScheduledGroup lower_contraction(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   const Product& product = *group.product;
+  Parameters sizes = parameters;
+  sizes.merge(default_sizes(group, device));  // of those that the schedule leaves out
   const auto width = [&](std::string_view name, int64_t extent) {
-    return std::min(block_sizes().read(parameters, name), std::max(extent, kLeastSide));
+    return std::min(block_sizes().read(sizes, name), std::max(extent, kLeastSide));
   };
   ContractionBlocks chosen{.rows = width("block_rows", product.rows),
                            .columns = width("block_columns", in_whole_vectors(product.columns)),

@@ -15,11 +15,12 @@ namespace {
 using tile::Instruction;
 using tile::Kind;
 
-// Of the rate of the library's largest products, that add_product reaches in a cache. 2.3 on an AMD EPYC with AVX-512,
-// where MKL may not take its fastest path, 1.1 on one with AVX2; others were not measured.
-constexpr double kProductShare = 0.9, kProductShareOfAvx512 = 1.5;
+// Of the rate of the library's largest products, that add_product reaches. 2.3 on an AMD EPYC with AVX-512, where MKL
+// may not take its fastest path, 0.9 on one with AVX2; others were not measured. In programs of several products it is
+// told from the library's rate with smaller ones.
+constexpr double kProductShare = 0.9, kWideProductShare = 1.5;
 constexpr double kInstructionsOfCycle = 2;    // of SIMD loops that nothing interrupts; an exponential per score: 0.6 ns
-constexpr double kScatteredInstructions = 2;  // of an element that SIMD cannot take side by side
+constexpr double kScatteredInstructions = 4;  // of an element that SIMD cannot take side by side
 constexpr double kMaskedInstructions = 8;     // of one that lies across its neighbours and is asked for
 
 class TileEstimate {
@@ -48,7 +49,8 @@ class TileEstimate {
     // The last wave of blocks leaves cores idle.
     const double units = static_cast<double>(std::max<int64_t>(device_.units, 1));
     const double waves = std::ceil(blocks_ / units), at_work = waves > 0 ? blocks_ / waves : 1;
-    const double share = device_.vector_bytes >= kVectorBytesOfAvx512 ? kProductShareOfAvx512 : kProductShare;
+    const bool is_wide = dots_ > 1 || device_.vector_bytes >= kVectorBytesOfAvx512;
+    const double share = is_wide ? kWideProductShare : kProductShare;
     const double arithmetic = products_ / (share * device_.fp32_flops * at_work / units) +
                               instructions_ / (kInstructionsOfCycle * kInstructionsPerSecond * at_work);
     const double synchronise = device_.synchronise_seconds > 0 ? device_.synchronise_seconds : kSynchroniseSeconds;
@@ -101,6 +103,7 @@ class TileEstimate {
         moved += times * points(value) * static_cast<double>(size_of(program_.values[value].type.dtype));
         instructions_ += times * points(value) * instructions_of(one.access);
       } else if (one.kind == Kind::kDot) {
+        ++dots_;
         products_ += times * flops_of(one);
         instructions_ += times * 2 * points(one.results[0]) / lanes();  // sums are loaded and stored
       } else if (one.kind == Kind::kOp) {
@@ -153,6 +156,7 @@ class TileEstimate {
   std::vector<bool> in_memory_;  // [value] is it an operand that is read where it lies?
   std::vector<double> moved_;    // [buffer] bytes loaded and stored
   double blocks_ = 1, products_ = 0, instructions_ = 0;
+  int dots_ = 0;
 };
 
 }  // namespace
