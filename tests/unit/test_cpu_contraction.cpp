@@ -64,8 +64,8 @@ TEST(CpuContraction, TimeGrowsWithTheWork) {
 }
 
 TEST(CpuContraction, ColumnsThatBlocksDoNotDivideCostMore) {
-  const plan::Parameters blocks = {{"block_columns", 16}, {"block_depth", 256}, {"block_rows", 128}};
-  EXPECT_GT(seconds(linear(128, 512, 1001), blocks), 1.1 * seconds(linear(128, 512, 1008), blocks));
+  const plan::Parameters blocks = {{"block_columns", 16}, {"block_depth", 256}, {"block_rows", 32}};
+  EXPECT_GT(seconds(linear(32, 512, 1001), blocks), 1.05 * seconds(linear(32, 512, 1008), blocks));
 }
 
 TEST(CpuContraction, UnknownParametersAreRefusedByName) {

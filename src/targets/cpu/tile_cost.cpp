@@ -20,8 +20,8 @@ using tile::Kind;
 // told from the library's rate with smaller ones.
 constexpr double kProductShare = 0.9, kWideProductShare = 1.5;
 constexpr double kInstructionsOfCycle = 2;    // of SIMD loops that nothing interrupts; an exponential per score: 0.6 ns
-constexpr double kScatteredInstructions = 4;  // of an element that SIMD cannot take side by side
-constexpr double kMaskedInstructions = 8;     // of one that lies across its neighbours and is asked for
+constexpr double kScatteredInstructions = 3;  // of an element that SIMD cannot take side by side
+constexpr double kMaskedInstructions = 4;     // of one that lies across its neighbours and is asked for
 
 class TileEstimate {
  public:
