@@ -17,6 +17,7 @@ using tile::Instruction;
 using tile::Kind;
 using tile::kNoValue;
 using tile::Symbol;
+using tile::Value;
 
 // Is the symbol in a quotient or remainder?
 bool is_divided(const Index& index, Symbol symbol) {
@@ -173,10 +174,39 @@ class Marker {
       step.unroll = kRowsAtOnce;
     }
     step.moves = moves(program_, step);
+    step.transposes = transposes(step);
     const bool may_share = program_.symbols[step.lane].shared && !folds_along(step.body, step.lane);
     step.shared = may_share && !shares_lane && !step.moves ? 1 : 0;
     step.is_short = step.simd && program_.symbols[step.lane].simd &&
                     Counter(program_, step.lane).is_short(step.body, tile::width_of(program_, step.lane));
+  }
+
+  // Does the loop load, with the one inside, what lies side by side along it to where the other's points do? Bytes may
+  // be converted on the way.
+  bool transposes(const LoopStep& outer) const {
+    if (outer.body.size() != 1 || outer.body[0].instruction || outer.body[0].body.empty()) return false;
+    const LoopStep& inner = outer.body[0];
+    const auto is_plain = [](const LoopStep& loop) {
+      return loop.begins.empty() && loop.ends.empty() && loop.declared.empty() && !loop.whole_vectors && !loop.reversed;
+    };
+    const auto is_single = [](const LoopStep& step) { return step.instruction && step.declared.empty(); };
+    if (!is_plain(outer) || !is_plain(inner) || !std::all_of(inner.body.begin(), inner.body.end(), is_single))
+      return false;
+    const Instruction &load = *inner.body.front().instruction, &last = *inner.body.back().instruction;
+    if (load.kind != Kind::kLoad || load.mode != tile::CopyMode::kPlain || last.results.size() != 1) return false;
+    const DType loaded = program_.values[load.results[0]].type.dtype;
+    const bool is_byte = loaded == DType::i8 || loaded == DType::u8;
+    const bool converts = inner.body.size() == 2 && is_byte && last.kind == Kind::kOp &&
+                          last.op == kernel::ScalarOp::kCast && last.operands[0] == load.results[0] &&
+                          plan_.places[load.results[0]].lanes.empty();
+    const Value made = last.results[0];
+    const TilePlace& place = plan_.places[made];
+    if (program_.values[made].type.dtype != DType::f32 || (inner.body.size() > 1 && !converts) ||
+        !tile::has_lane(place.lanes, outer.lane) || stride_of(program_, place, inner.lane) != 1 ||
+        !is_side_by_side(program_, load.access, outer.lane))
+      return false;
+    const auto across = kernel::linear_in(tile::offset_of(program_, load.access), inner.lane);
+    return across && !(across->coefficient == Index(0)) && !kernel::uses(across->coefficient, outer.lane);
   }
 
   // Is something taken along the lane? Shares of it are not folded together.

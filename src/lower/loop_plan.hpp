@@ -42,6 +42,7 @@ struct LoopStep {
   std::set<tile::Value> known;          // comparisons that hold between them
   bool simd = false;                    // the loop's iterations may be done side by side
   bool moves = false;                   // the loop moves runs of memory as they are, each by one call
+  bool transposes = false;              // this loop and the one inside load what lies along this one, by one call
   bool reversed = false;                // the loop goes from the end to the start
   int unroll = 0;                       // so many iterations stand one behind the other
   bool unless_refused = false;          // a store, or stores inside, that nothing reaches behind a refused index
@@ -59,6 +60,7 @@ enum class Home {
   kVariable,  // one element at a time, in the loops that make and use it
   kStack,     // an array on the stack
   kScratch,   // an array in the thread's scratch memory
+  kMemory,    // where its load would read it: a product's operand
 };
 
 struct TilePlace {

@@ -61,7 +61,7 @@ class PlaceChecker {
     const bool is_array = own.home == Home::kStack || own.home == Home::kScratch;
     require(is_array == !own.lanes.empty(), "'%{}' is {}", name(value),
             is_array ? "an array without lanes" : "no array, and has lanes in memory");
-    require(own.home != Home::kWritten || plan_.is_repeated[value],
+    require((own.home != Home::kWritten && own.home != Home::kMemory) || plan_.is_repeated[value],
             "'%{}' is written where it is used, but no constant or position", name(value));
     for (size_t i = 0; i < own.lanes.size(); ++i) {
       const std::string& lane = program_.symbols[own.lanes[i]].name;

@@ -126,7 +126,7 @@ class StepChecker {
   void use(Value value) const {
     if (value == kNoValue || !has_places_) return;
     const TilePlace& place = plan_.places[value];
-    if (place.home == Home::kWritten) return;
+    if (place.home == Home::kWritten || place.home == Home::kMemory) return;
     require(made_[value], "'%{}' is used before it is made", name(value));
     require(place.home == Home::kScratch || declared_[place.storage], "'%{}' is used where it is not declared",
             name(value));
@@ -185,6 +185,10 @@ class StepChecker {
   void check_runs(const LoopStep& loop) const {
     require(loop.shared == 0 || (loop.shared == 1 && program_.symbols[loop.lane].shared),
             "threads share a lane that is not shared");
+    const bool has_one = loop.body.size() == 1 && !loop.body[0].instruction && !loop.body[0].body.empty();
+    const Instruction* first = has_one ? loop.body[0].body[0].instruction : nullptr;
+    require(!loop.transposes || (first && first->kind == Kind::kLoad && loop.body[0].body.size() <= 2),
+            "two loops that transpose do something else, too");
     for (const LoopStep& step : loop.body) {
       require(!loop.simd || step.instruction, "a loop whose iterations run side by side has a loop inside");
       const bool moves = step.instruction &&

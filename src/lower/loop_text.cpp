@@ -43,6 +43,7 @@ class PlanPrinter {
     add(step.simd, "simd");
     add(step.is_short, "short");
     add(step.moves, "moves");
+    add(step.transposes, "transposes");
     add(step.reversed, "reversed");
     add(step.unroll > 0, fmt::format("unroll {}", step.unroll));
     add(step.unless_refused, "unless_refused");
@@ -151,6 +152,7 @@ class PlanPrinter {
       case Home::kWritten: return "written" + more;
       case Home::kVariable: return "variable" + more;
       case Home::kStack: return "stack" + lanes + more;
+      case Home::kMemory: return "memory";
       case Home::kScratch: return fmt::format("scratch {}{}{}", place.offset, lanes, more);
     }
     return "";

@@ -6,6 +6,7 @@
 #include "lower/lane_bounds.hpp"
 #include "lower/loop_plan.hpp"
 #include "lower/loop_tree.hpp"
+#include "lower/memory_operands.hpp"
 #include "lower/walks.hpp"
 #include "kernel/operations.hpp"
 
@@ -230,9 +231,9 @@ std::vector<bool> find_repeated(const tile::Program& program, const std::vector<
     });
   });
   FoldedValues(program, ranks, result).find();
-  const std::vector<bool> in_walks = find_walks(program).is_repeated;
+  const std::vector<bool> in_walks = find_walks(program).is_repeated, in_memory = find_memory_operands(program);
   for (size_t value = 0; value < in_walks.size(); ++value)
-    if (in_walks[value]) result[value] = true;
+    if (in_walks[value] || in_memory[value]) result[value] = true;
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "lower/memory_operands.hpp"
 #include "lower/touches.hpp"
 
 namespace kw::lower {
@@ -26,6 +27,7 @@ class PlaceFinder {
       : program_(program),
         plan_(plan),
         touches_(find_touches(program, plan.body)),
+        in_memory_(find_memory_operands(program)),
         roots_(program.values.size()),
         is_extended_(program.values.size()) {
     std::iota(roots_.begin(), roots_.end(), 0);
@@ -209,7 +211,7 @@ class PlaceFinder {
     place.storage = value;
     place.extended = is_extended_[value];
     if (plan_.is_repeated[value]) {
-      place.home = is_constant(value) ? Home::kWritten : Home::kVariable;
+      place.home = in_memory_[value] ? Home::kMemory : is_constant(value) ? Home::kWritten : Home::kVariable;
       return;
     }
     const std::vector<Value> sharing = members(value);
@@ -258,6 +260,7 @@ class PlaceFinder {
   const tile::Program& program_;
   LoopPlan& plan_;
   Touches touches_;
+  std::vector<bool> in_memory_;    // [value] is it an operand that is read where it lies?
   std::vector<Value> roots_;       // [value] who it shares an array with
   std::vector<bool> is_extended_;  // [value] is it an extended sum?
   mutable std::set<Value> constants_;

@@ -25,7 +25,10 @@ constexpr int64_t kMostParts = 64;      // of the depth, which are added by one 
 constexpr int64_t kLeastOfPart = 1024;  // points of the depth, without which parts are not worth adding
 constexpr int64_t kManyParts = 16;      // of so many points: then blocks are large, however few
 
-bool can_take(const LoweredGroup& group) { return group.product && !group.attention && !group.convolution; }
+bool can_take(const LoweredGroup& group) {
+  return group.product && !group.attention && !group.convolution &&
+         group.product->right.dtype == group.product->left.dtype;
+}
 
 const ParameterTable& takes() {
   static const ParameterTable table({

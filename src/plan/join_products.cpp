@@ -12,6 +12,7 @@
 #include "plan/group_kinds.hpp"
 #include "plan/plan.hpp"
 #include "plan/product.hpp"
+#include "plan/product_conversion.hpp"
 #include "plan/statistics.hpp"
 #include "plan/traffic.hpp"
 
@@ -49,7 +50,7 @@ class ProductJoiner {
       if (!is_library_call(group)) continue;
       const NodeId node = schedule_.groups[group].nodes[0];
       if (const auto product = plan::product_of(facts_, node)) {
-        join(group, product->result, library_seconds(*product), contraction_);
+        if (!join_conversion(group, *product)) join(group, product->result, library_seconds(*product), contraction_);
       } else if (const auto convolution = plan::convolution_of(facts_, node)) {
         if (!join_statistics(group, convolution->result, library_seconds(*convolution)))
           join(group, convolution->result, library_seconds(*convolution), convolution_);
@@ -116,8 +117,11 @@ class ProductJoiner {
     };
     const bool tiles = product.left.dtype == DType::f32 && std::min(product.rows, product.columns) > 1;
     const double flops = product.flops() * (tiles ? made(product.rows) * made(product.columns) : 1.0);
-    return device_.launch_seconds +
-           std::max(flops / (rates_.products * rate_of(product.left.dtype)), bytes / device_.copy_bytes_per_second);
+    const double elements = static_cast<double>(product.batches()) *
+                            static_cast<double>(product.columns * product.depth);
+    const double layout = tiles ? elements * rates_.seconds_of_element / static_cast<double>(device_.units) : 0;
+    return device_.launch_seconds + std::max(flops / (rates_.products * rate_of(product.left.dtype)) + layout,
+                                             bytes / device_.copy_bytes_per_second);
   }
 
   double library_seconds_of_attention(const Node& node) const {
@@ -251,6 +255,23 @@ class ProductJoiner {
     seconds_now += seconds_of(schedule_.groups[*reader], outputs_of(schedule_.groups)[*reader]);
     groups.push_back(*reader);
     return replace(groups, seconds_now, scheduler);
+  }
+
+  // A product with the group that converts its right operand, for it alone, and does nothing else.
+  bool join_conversion(size_t group, const plan::Product& product) {
+    const ValueId converted = product.right.root;
+    const NodeId maker = facts_.graph.values[converted].producer;
+    const auto is_its = [&](NodeId node) { return node == maker || facts_.kinds[node] == plan::NodeKind::kView; };
+    for (size_t before = 0; before < group && maker != kNoNode; ++before) {
+      const std::vector<NodeId>& nodes = schedule_.groups[before].nodes;
+      if (!holds(before, maker)) continue;
+      if (!std::all_of(nodes.begin(), nodes.end(), is_its) || only_reader(converted) != group) return false;
+      if (!plan::with_conversion(facts_, nodes, product)) return false;
+      const double now = library_seconds(product) + seconds_of(schedule_.groups[before], {converted});
+      return with_reader({before, group}, product.result, now, contraction_) ||
+             replace({before, group}, now, contraction_);
+    }
+    return false;
   }
 
   // A product with the group that alone reads its result and folds it over its columns, or a convolution's over its

@@ -13,6 +13,9 @@ struct LibraryRates {
   // In single precision they make results of so many rows and columns, of which some are in vain, but for vectors: 8
   // rows by 8192 by 8192 took 0.20 ms on an H200, three times their bytes, 16 rows 0.24, 4 rows 0.125.
   int64_t tile = 64;
+  // Beside that, for each element of a right operand in single precision, on one of the device's units: it is laid out
+  // anew.
+  double seconds_of_element = 0;
   // Of attention in single precision; in 16 bits, and there with a mask, for which libraries may have slower kernels.
   double single_attention = 0.6, halves_attention = 1.0, masked_attention = 0.5;
   double flops_of_score = 0;  // of attention, beside its products

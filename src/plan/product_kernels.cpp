@@ -480,7 +480,8 @@ ExprId ProductKernels::operand(KernelDraft& draft, const Product& product, Side 
   const std::vector<OperandDimension> dimensions = dimensions_of(product, side);
   const int buffer = draft.buffer(operand.name, operand.dtype, extents_of(dimensions), strides_of(dimensions),
                                   kernel::BufferRole::kInput, operand.root, operand.offset);
-  return draft.load(buffer, places_of(dimensions, symbols, side));
+  const ExprId loaded = draft.load(buffer, places_of(dimensions, symbols, side));
+  return operand.dtype == product.left.dtype ? loaded : draft.build.cast(product.left.dtype, loaded);
 }
 
 ExprId ProductKernels::shared_operand(KernelDraft& draft, const Product& product, const ProductOperand& operand,

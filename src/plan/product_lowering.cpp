@@ -7,6 +7,7 @@
 #include "plan/group_names.hpp"
 #include "plan/kernel_builder.hpp"
 #include "plan/lift.hpp"
+#include "plan/product_conversion.hpp"
 #include "support/error.hpp"
 
 namespace kw::plan {
@@ -297,9 +298,18 @@ std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const 
 
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId node,
                                                const std::vector<ValueId>& outputs) {
-  const std::optional<Product> product = product_of(facts, node);
-  if (!product || makes_operand(facts, nodes, node)) return std::nullopt;
-  std::optional<LoweredGroup> group = lower_with(facts, nodes, *product, outputs, {});
+  std::optional<Product> product = product_of(facts, node);
+  if (!product) return std::nullopt;
+  std::vector<NodeId> rest(nodes.begin(), nodes.end());
+  ValueId converted = kNoValue;
+  if (auto made = with_conversion(facts, nodes, *product)) {
+    converted = product->right.root;
+    if (std::find(outputs.begin(), outputs.end(), converted) != outputs.end()) return std::nullopt;
+    std::erase(rest, made->conversion);
+    product = std::move(made->product);
+  }
+  if (makes_operand(facts, nodes, node, converted)) return std::nullopt;
+  std::optional<LoweredGroup> group = lower_with(facts, rest, *product, outputs, {});
   if (!group) return std::nullopt;
   if (const auto folded = folded_dimension(*group);
       folded && (*folded <= product->batch.size() || product->columns > kMostFolded))

@@ -107,11 +107,11 @@ std::string TileAccesses::element(const Access& access) {
   return at_.text.buffer(access.buffer) + "[" + join(parts, " + ") + "]";
 }
 
-std::string TileAccesses::first(const Access& access, Symbol lane) {
+std::string TileAccesses::first(const Access& access, const std::vector<Symbol>& lanes) {
   const auto found = scope_.parts.find(&access);
   const auto at_start = [&](const Index& index) {
     return kernel::substitute(
-        index, [&](Symbol symbol) { return symbol == lane ? Index(0) : kernel::symbol_index(symbol); },
+        index, [&](Symbol symbol) { return tile::has_lane(lanes, symbol) ? Index(0) : kernel::symbol_index(symbol); },
         at_.text.ranges());
   };
   Index index = at_start(found == scope_.parts.end() ? tile::offset_of(at_.text.program(), access)

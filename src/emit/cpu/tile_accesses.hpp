@@ -28,8 +28,8 @@ class TileAccesses {
   Text load(const tile::Instruction& load);
   void store(const tile::Instruction& store, bool unless_refused);
   void copy(const tile::Instruction& copy);
-  // The address of the access where the lane begins.
-  std::string first(const tile::Access& access, tile::Symbol lane);
+  // The address of the access where these lanes begin.
+  std::string first(const tile::Access& access, const std::vector<tile::Symbol>& lanes);
 
  private:
   void prepare(const tile::Access& access, tile::Symbol loop);

@@ -90,7 +90,8 @@ std::string bound_text(TileContext& at, const lower::LoopStep& loop, const std::
 // Of a For, which a value may end: a number, or the name of one.
 Text end_of_for(TileContext& at, const tile::Instruction& loop);
 
-void print_dot(TileContext& at, const lower::LoopStep& step);
+class TileAccesses;
+void print_dot(TileContext& at, TileAccesses& accesses, const lower::LoopStep& step);
 // `values`: where the row begins in memory; empty where an array has it.
 void print_sort(TileContext& at, const tile::Instruction& sort, std::string values);
 

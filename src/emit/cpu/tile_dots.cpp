@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "emit/cpu/tile_accesses.hpp"
 #include "emit/cpu/tile_context.hpp"
 #include "support/text.hpp"
 
@@ -20,11 +21,12 @@ struct Run {
 
 class DotPrinter {
  public:
-  DotPrinter(TileContext& at, const lower::LoopStep& step)
-      : at_(at), dot_(*step.instruction), product_(step.product), sum_(dot_.results[0]) {
+  DotPrinter(TileContext& at, TileAccesses& accesses, const lower::LoopStep& step)
+      : at_(at), accesses_(accesses), dot_(*step.instruction), product_(step.product), sum_(dot_.results[0]) {
     const bool turned = product_.column >= 0 && tile::has_lane(lanes(dot_.operands[1]), product_.column);
     left_ = dot_.operands[turned ? 2 : 1];
     right_ = dot_.operands[turned ? 1 : 2];
+    if (at_.text.place(left_).home == lower::Home::kMemory) load_ = load_of(left_);
   }
 
   void print() {
@@ -39,11 +41,19 @@ class DotPrinter {
  private:
   const Lanes& lanes(Value value) const { return at_.text.type(value).lanes; }
 
-  // The lanes of an array that `fits`, in the order of memory.
+  const tile::Instruction* load_of(Value value) const {
+    const tile::Instruction* found = nullptr;
+    tile::for_each(at_.text.program().body, [&](const tile::Instruction& one) {
+      if (one.kind == tile::Kind::kLoad && one.results[0] == value) found = &one;
+    });
+    return found;
+  }
+
+  // The lanes of an array that `fits`, in the order of memory; of what is no array, in any.
   template <typename Fits>
   Lanes lanes_of(Value value, const Fits& fits) const {
     Lanes result;
-    for (Symbol lane : at_.text.place(value).lanes)
+    for (Symbol lane : load_ != nullptr && value == left_ ? lanes(value) : at_.text.place(value).lanes)
       if (fits(lane)) result.push_back(lane);
     return result;
   }
@@ -58,7 +68,7 @@ class DotPrinter {
       if (!run.lanes.empty()) {
         const Symbol inner = run.lanes.back();
         const auto follows = [&](Value value) {
-          return at_.text.stride(value, from[i]) == at_.text.stride(value, inner) * at_.text.width(inner);
+          return stride(value, from[i]) == stride(value, inner) * at_.text.width(inner);
         };
         if (!follows(first) || !follows(second)) break;
       }
@@ -84,7 +94,7 @@ class DotPrinter {
     }
     at_.text.helpers().insert("add_product");
     const auto step = [&](Value value, const Run& run) {
-      return run.lanes.empty() ? 0 : at_.text.stride(value, run.lanes.front());
+      return run.lanes.empty() ? 0 : stride(value, run.lanes.front());
     };
     at_.out.line(fmt::format("add_product<{}, {}, {}>({}, {}, {}, {}, {}, {}, {});", rows.width, columns.width,
                              depth.width, start(left_, starts), step(left_, rows), step(left_, depth),
@@ -104,12 +114,20 @@ class DotPrinter {
     return all;
   }
 
+  int64_t stride(Value value, Symbol lane) const {
+    if (load_ == nullptr || value != left_) return at_.text.stride(value, lane);
+    const auto along = kernel::linear_in(tile::offset_of(at_.text.program(), load_->access), lane);
+    return *kernel::as_constant(along->coefficient);
+  }
+
   std::string start(Value value, const LanePositions& positions) const {
+    if (load_ != nullptr && value == left_) return accesses_.first(load_->access, lanes(left_));
     const std::string at = at_.text.element_index(value, positions);
     return at_.text.name(value) + (at.empty() ? "" : " + " + at);
   }
 
   std::string factor(Value value) const {
+    if (load_ != nullptr && value == left_) return within(accesses_.load(*load_), precedence::kMultiply);
     return within(cast_text(at_.value(value), at_.text.held(value), at_.text.held(sum_), at_.text.helpers()),
                   precedence::kMultiply);
   }
@@ -140,14 +158,18 @@ class DotPrinter {
   }
 
   TileContext& at_;
+  TileAccesses& accesses_;
   const tile::Instruction& dot_;
   const lower::Product& product_;
   Value sum_;
+  const tile::Instruction* load_ = nullptr;               // of the left one, where that is read from memory
   Value left_ = tile::kNoValue, right_ = tile::kNoValue;  // the one whose elements are spread, and the one with columns
 };
 
 }  // namespace
 
-void print_dot(TileContext& at, const lower::LoopStep& step) { DotPrinter(at, step).print(); }
+void print_dot(TileContext& at, TileAccesses& accesses, const lower::LoopStep& step) {
+  DotPrinter(at, accesses, step).print();
+}
 
 }  // namespace kw::cpu

@@ -229,6 +229,7 @@ class TilePrinter {
 
   void print_loop(const LoopStep& loop) {
     if (loop.moves) return print_moves(loop);
+    if (loop.transposes) return print_transposition(loop);
     accesses_.prepare(loop);
     const bool shared = loop.shared > 0;
     for (const Instruction* fold : loop.folds) begin_fold(at_, loop, *fold, shared);
@@ -257,10 +258,25 @@ class TilePrinter {
         return other.instruction->kind == Kind::kLoad && other.instruction->results[0] == step.instruction->operands[0];
       });
       const tile::Access &from = load->instruction->access, &to = step.instruction->access;
-      at_.out.line(fmt::format("std::memcpy({}, {}, {} * sizeof({}));", accesses_.first(to, loop.lane),
-                               accesses_.first(from, loop.lane), count,
+      at_.out.line(fmt::format("std::memcpy({}, {}, {} * sizeof({}));", accesses_.first(to, {loop.lane}),
+                               accesses_.first(from, {loop.lane}), count,
                                storage_type(program_.buffers[to.buffer].dtype)));
     }
+  }
+
+  void print_transposition(const LoopStep& outer) {
+    const LoopStep& inner = outer.body[0];
+    const Instruction& load = *inner.body[0].instruction;
+    const Value value = inner.body.back().instruction->results[0];
+    accesses_.prepare(outer);
+    const auto across = kernel::linear_in(tile::offset_of(program_, load.access), inner.lane);
+    const std::string place = at_.text.element_index(value, {{outer.lane, "0"}, {inner.lane, "0"}});
+    const std::string rows = end_of(inner), columns = end_of(outer);
+    at_.text.helpers().insert("transpose_tile");
+    at_.out.line(fmt::format(
+        "transpose_tile({}, {}, {}, {}, {}, {});", accesses_.first(load.access, {outer.lane, inner.lane}),
+        at_.text.index(across->coefficient).text, at_.text.name(value) + (place.empty() ? "" : " + " + place),
+        at_.text.stride(value, outer.lane), rows, columns));
   }
 
   // Of loops inside, where no iteration of this one has another.
@@ -311,7 +327,7 @@ class TilePrinter {
       case Kind::kLoad: return give(one, accesses_.load(one));
       case Kind::kStore: return accesses_.store(one, step.unless_refused);
       case Kind::kCopy: return accesses_.copy(one);
-      case Kind::kDot: return print_dot(at_, step);
+      case Kind::kDot: return print_dot(at_, accesses_, step);
       case Kind::kFold: return print_fold_step(at_, one);
       case Kind::kScan: return print_scan(one);
       case Kind::kStack:
@@ -331,7 +347,7 @@ class TilePrinter {
     const Value row = one.operands[0];
     const auto load = loads_.find(row);
     const bool in_memory = load != loads_.end() && !tile::has_lane(at_.text.place(row).lanes, one.from);
-    print_sort(at_, one, in_memory ? accesses_.first(load->second->access, one.from) : "");
+    print_sort(at_, one, in_memory ? accesses_.first(load->second->access, {one.from}) : "");
   }
 
   // The result in its array, in a variable, or where it is used if that is once and the text is short.

@@ -12,6 +12,7 @@ constexpr double kOneCoreShare = 0.6;           // of the memory's bandwidth, th
 constexpr double kProgramCycles = 20;           // of an iteration of the loops around what SIMD runs along
 constexpr double kNearBytes = 32 << 10;         // of the nearest cache
 constexpr double kFoldCycles = 40;              // in which a fold's lanes meet
+constexpr int64_t kVectorBytesOfAvx512 = 64;    // of DeviceDescription::vector_bytes
 constexpr double kCarryCycles = 4;              // that an addition waits for the one before
 
 // Of a tile program: products at the rate that add_product (emit/cpu/tile_math.h) reaches, everything else by SIMD

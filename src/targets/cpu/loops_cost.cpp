@@ -66,7 +66,8 @@ class NestEstimate {
     return count && program_.symbols[*count].threads > 0;
   }
 
-  double lanes() const { return std::max(1.0, number(device_.vector_bytes) / 4); }
+  // g++ prefers registers of 32 bytes where there are larger ones.
+  double lanes() const { return std::max(1.0, number(std::min<int64_t>(device_.vector_bytes, 32)) / 4); }
 
   Walk walk_of(const Instruction& loop) const {
     const double points = number(kernel::range_of(loop.end - loop.begin, ranges_).high);

@@ -11,6 +11,9 @@ using Meaning = std::pair<std::string_view, std::string_view>;
 constexpr Meaning kMeanings[] = {
     {"across", "1: the SIMD loop runs along the window instead of across neighbouring windows"},
     {"along", "which axis the SIMD loop runs along: 0 the one that suits memory best, 1 the next"},
+    {"block_columns", "columns of a matrix product that a thread takes at a time"},
+    {"block_depth", "terms of a matrix product's sums that are added at a time"},
+    {"block_rows", "rows of a matrix product that a thread takes at a time"},
     {"columns", "columns that are folded side by side; more keeps more partial results in registers and cache"},
     {"keys", "keys of attention that are folded at a time"},
     {"piece", "elements of a scan that are computed with SIMD at a time"},

@@ -168,6 +168,7 @@ const std::vector<Scheduler>& schedulers() {
       {kReduction, GroupWork::kElements, is_reduction, loop_choices, defaults, space, lower_elements},
       {kNormalisation, GroupWork::kElements, is_normalisation, loop_choices, defaults, space, lower_elements},
       attention_scheduler(),
+      contraction_scheduler(),
       recurrence_scheduler()};
   return table;
 }

@@ -5,6 +5,7 @@
 
 #include "kernel/operations.hpp"
 #include "lower/lane_order.hpp"
+#include "lower/memory_operands.hpp"
 #include "targets/cpu/cost.hpp"
 
 namespace kw::cpu {
@@ -14,11 +15,13 @@ namespace {
 using tile::Instruction;
 using tile::Kind;
 
-// Of the rate of the library's products, that add_product reaches. 2.3 on an AMD EPYC with AVX-512, where MKL may not
-// take its fastest path; others were not measured.
-constexpr double kProductShare = 1.5;
+// Of the rate of the library's largest products, that add_product reaches. 2.3 on an AMD EPYC with AVX-512, where MKL
+// may not take its fastest path, 0.9 on one with AVX2; others were not measured. In programs of several products it is
+// told from the library's rate with smaller ones.
+constexpr double kProductShare = 0.9, kWideProductShare = 1.5;
 constexpr double kInstructionsOfCycle = 2;    // of SIMD loops that nothing interrupts; an exponential per score: 0.6 ns
-constexpr double kScatteredInstructions = 2;  // of an element that SIMD cannot take side by side
+constexpr double kScatteredInstructions = 3;  // of an element that SIMD cannot take side by side
+constexpr double kMaskedInstructions = 4;     // of one that lies across its neighbours and is asked for
 
 class TileEstimate {
  public:
@@ -27,6 +30,7 @@ class TileEstimate {
         device_(device),
         ranges_(tile::ranges_of(program)),
         ranks_(lower::rank_lanes(program)),
+        in_memory_(lower::find_memory_operands(program)),
         moved_(program.buffers.size()) {
     for (const tile::Symbol symbol : program.grid)
       blocks_ *= static_cast<double>(kernel::range_of(program.symbols[symbol].count, ranges_).high);
@@ -45,7 +49,9 @@ class TileEstimate {
     // The last wave of blocks leaves cores idle.
     const double units = static_cast<double>(std::max<int64_t>(device_.units, 1));
     const double waves = std::ceil(blocks_ / units), at_work = waves > 0 ? blocks_ / waves : 1;
-    const double arithmetic = products_ / (kProductShare * device_.fp32_flops * at_work / units) +
+    const bool is_wide = dots_ > 1 || device_.vector_bytes >= kVectorBytesOfAvx512;
+    const double share = is_wide ? kWideProductShare : kProductShare;
+    const double arithmetic = products_ / (share * device_.fp32_flops * at_work / units) +
                               instructions_ / (kInstructionsOfCycle * kInstructionsPerSecond * at_work);
     const double synchronise = device_.synchronise_seconds > 0 ? device_.synchronise_seconds : kSynchroniseSeconds;
     // Less than either hides the other entirely.
@@ -58,7 +64,8 @@ class TileEstimate {
   }
 
  private:
-  double lanes() const { return std::max(1.0, static_cast<double>(device_.vector_bytes) / 4); }
+  // Of loops: g++ prefers registers of 32 bytes where there are larger ones.
+  double lanes() const { return std::max(1.0, static_cast<double>(std::min<int64_t>(device_.vector_bytes, 32)) / 4); }
 
   double points(tile::Value value) const {
     double count = 1;
@@ -88,17 +95,35 @@ class TileEstimate {
         walk(one.body, times);
       } else if (one.kind == Kind::kStore || one.kind == Kind::kLoad) {
         const tile::Value value = one.kind == Kind::kStore ? one.operands[0] : one.results[0];
-        moved_[one.access.buffer] += times * points(value) *
-                                     static_cast<double>(size_of(program_.values[value].type.dtype));
-        instructions_ += times * points(value) * (is_dense(one.access) ? 1 / lanes() : kScatteredInstructions);
+        double& moved = moved_[one.access.buffer];
+        if (in_memory_[value]) {  // the rate of products has it
+          moved = std::max(moved, bytes_of(program_.buffers[one.access.buffer]));
+          continue;
+        }
+        moved += times * points(value) * static_cast<double>(size_of(program_.values[value].type.dtype));
+        instructions_ += times * points(value) * instructions_of(one.access);
       } else if (one.kind == Kind::kDot) {
+        ++dots_;
         products_ += times * flops_of(one);
+        instructions_ += times * 2 * points(one.results[0]) / lanes();  // sums are loaded and stored
       } else if (one.kind == Kind::kOp) {
         instructions_ += times * points(one.results[0]) * kernel::vector_instructions_of(one.op) / lanes();
       } else if (one.kind == Kind::kFold || one.kind == Kind::kScan) {
         instructions_ += times * points(one.operands[0]) / lanes();
       }
     }
+  }
+
+  // Of an element.
+  double instructions_of(const tile::Access& access) const {
+    if (is_dense(access)) return 1 / lanes();
+    const auto lanes = tile::lanes_of(program_, access);
+    const auto is_along = [&](tile::Symbol lane) {
+      const auto along = kernel::linear_in(tile::offset_of(program_, access), lane);
+      return along && along->coefficient == tile::Index(1);
+    };
+    const bool turns = std::any_of(lanes.begin(), lanes.end(), is_along);
+    return turns && access.mask != tile::kNoValue ? kMaskedInstructions : kScatteredInstructions;
   }
 
   // Do neighbours along the innermost loop lie side by side in memory?
@@ -128,8 +153,10 @@ class TileEstimate {
   const DeviceDescription& device_;
   std::vector<kernel::SymbolRange> ranges_;
   std::vector<int> ranks_;
-  std::vector<double> moved_;  // [buffer] bytes loaded and stored
+  std::vector<bool> in_memory_;  // [value] is it an operand that is read where it lies?
+  std::vector<double> moved_;    // [buffer] bytes loaded and stored
   double blocks_ = 1, products_ = 0, instructions_ = 0;
+  int dots_ = 0;
 };
 
 }  // namespace
