@@ -214,6 +214,13 @@ EDGES: dict[str, Edge] = {
     "empty_attention": Edge(
         lambda q, k, v: torch.softmax(q @ k.mT, -1) @ v, lambda: [normal(0, 2, 9, 4), normal(0, 2, 9, 4), normal(0, 2, 9, 4)], exact=True, ours=False,
     ),
+    "empty_batch_of_convolutions": Edge(
+        lambda x, w, b, t: [
+            F.conv2d(x, w, b, padding=1).relu(), F.conv_transpose2d(x, t, stride=2) * 2, F.conv2d(x, w, b).amax(1), F.conv1d(x[:, :, 0], w[:, :, 0], b) + 1,
+            F.batch_norm(F.conv2d(x, w, b), b, b.abs(), b, b).relu(), F.group_norm(F.conv2d(x, w), 2), F.max_pool2d(F.conv2d(x, w), 2),
+        ],
+        lambda: [normal(0, 3, 6, 7), normal(4, 3, 3, 3), normal(4), normal(3, 4, 2, 2)], exact=True, ours=False,
+    ),
     # products of whole numbers, which wrap around
     **{
         f"product_{str(dtype).removeprefix('torch.')}": Edge(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from case_checks import interpreter_of
+from case_checks import interpreter_of, with_ours
 from interpreter_process import InterpreterProcess
 from quantised_cases import CASES, fault_of
 
@@ -18,23 +16,6 @@ from kernelwright.capture import export
 PRODUCT = {"block_m": 16, "block_n": 32, "block_k": 16, "stages": 2, "num_warps": 4}
 
 interpreter = interpreter_of("quantised_cases:interpreted")
-
-
-def graph_of(name: str) -> dict[str, Any]:
-    make, draw = CASES[name]
-    return export.export_module(make().eval(), (draw(),), device="cpu")
-
-
-def with_our_product(name: str, scheme: int) -> str:
-    """The candidate whose product is a kernel of ours, which the planner would leave to the library for its size."""
-    graph = json.loads(json.dumps(graph_of(name)).replace('"cpu"', '"cuda"'))
-    schedule = library.compile_graph(graph, "triton", caution="unfused")["schedule"]
-    for group in schedule["groups"]:
-        if group["scheduler"] == "extern":
-            group |= {"scheduler": "contraction", "parameters": PRODUCT | {"scheme": scheme}}
-    emitted = library.compile_graph(graph, "triton", schedule=schedule)
-    assert emitted["library_ops"] == []
-    return emitted["source"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -55,7 +36,9 @@ def test_modules_reach_ties_and_both_ends(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_on_the_cpu(name: str) -> None:
-    fault = fault_of(library.compile_graph(graph_of(name), "cpu")["source"], name)
+    make, draw = CASES[name]
+    graph = export.export_module(make().eval(), (draw(),), device="cpu")
+    fault = fault_of(library.compile_graph(graph, "cpu")["source"], name)
     assert not fault, fault
 
 
@@ -63,7 +46,11 @@ def test_on_the_cpu(name: str) -> None:
 @pytest.mark.parametrize("scheme", [1, 0], ids=["split", "f32"])
 @pytest.mark.parametrize("name", CASES)
 def test_in_triton(name: str, scheme: int, interpreter: InterpreterProcess, tmp_path: Path) -> None:
+    """With a product that the planner would leave to the library for its size."""
+    make, draw = CASES[name]
+    emitted = with_ours(make().eval(), [draw()], "contraction", PRODUCT | {"scheme": scheme})
+    assert emitted["library_ops"] == []
     path = tmp_path / "candidate.py"
-    path.write_text(with_our_product(name, scheme))
+    path.write_text(emitted["source"])
     fault = interpreter.fault(case=name, candidate=str(path))
     assert not fault, fault
