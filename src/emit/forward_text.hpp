@@ -52,6 +52,7 @@ struct KernelForward {
   bool calls_library = false;      // uses aten
   bool counts_programs = false;    // calls ended_programs
   bool splits_scratch = false;     // calls scratch_part
+  bool aligns_tensors = false;     // calls aligned
 };
 // With `kept`, prepared_weights stands before it, and kernel_forward takes what that returns first.
 KernelForward kernel_forward_text(const Graph& graph, const Program& program, const TargetPrinter& target,

@@ -162,7 +162,9 @@ class Finder {
     if (times(new_name) != 1 || times(old_name) > 1) return false;
     const int old_buffer = times(old_name) == 1 ? position(old_name) : -1, new_buffer = position(new_name);
     return ask_program(program_, step, [&](const tile::Program& tiles) {
+      // The input may lie where its caller likes.
       return reads_what_it_writes(tiles, old_buffer, new_buffer) &&
+             !target_.needs_alignment(lowered(step), new_buffer) &&
              (old_buffer < 0 || target_.reads_before_it_writes(lowered(step), old_buffer, new_buffer));
     });
   }

@@ -61,6 +61,7 @@ class Writer {
         graph_device_(device_of(graph)) {
     for (const auto& [made, held] : in_place_mutations(graph, program, target))
       in_place_[graph.values[made].name] = graph.values[held].name;
+    aligned_.insert(kept_.begin(), kept_.end());
     reused_ = reused_results(graph, program, target);
     find_lifetimes();
   }
@@ -175,6 +176,7 @@ class Writer {
       std::string& tensor = step.tensors[at];
       const auto held = in_place_.find(tensor);
       const std::string name = names_.of(held == in_place_.end() ? tensor : held->second);
+      const bool may_lie_anywhere = lies_anywhere(step, at);
       if (step.repetition && step.offsets[at] != 0) {  // one view for all launches
         const std::string part = names_.of(TensorNames::part(tensor, step.offsets[at]));
         if (viewed.insert(part).second)
@@ -185,6 +187,7 @@ class Writer {
       } else {
         tensor = name;
       }
+      if (may_lie_anywhere) align(step, at);
     }
     std::string indent;
     if (step.repetition) {
@@ -194,6 +197,23 @@ class Writer {
     }
     for (const std::string& line : split_lines(target_.launch(program_, step, last ? &*last : nullptr)))
       lines_.push_back(indent + line);
+  }
+
+  // May a kernel that needs its buffer aligned find it elsewhere? What a call passes or a library returns may begin
+  // anywhere; tensors made here, and views of them, begin where the plan says.
+  bool lies_anywhere(const TileStep& step, size_t at) const {
+    return !aligned_.contains(step.tensors[at]) &&
+           target_.needs_alignment(*program_.lowered[step.program], static_cast<int>(at));
+  }
+
+  void align(TileStep& step, size_t at) {
+    const tile::Program& tiles = program_.tiles[step.program];
+    const tile::Buffer& buffer = tiles.buffers[at];
+    KW_ASSERT(buffer.role == tile::BufferRole::kInput, "a copy of " + buffer.name + " would be written to");
+    result_.aligns_tensors = true;
+    step.tensors[at] = fmt::format("aligned({}, {}, {})", step.tensors[at], step.offsets[at],
+                                   tile::elements_spanned(tiles, buffer));
+    step.offsets[at] = 0;
   }
 
   void write(const ViewStep& step) { lines_.push_back(fmt::format("{} = {}", names_.of(step.value), view(step))); }
@@ -426,6 +446,7 @@ class Writer {
         const std::string& name = step->name.empty() ? graph_.values[step->value].name : step->name;
         types_[name] = step->type;
         made_.push_back(name);
+        if (!in_place_.contains(name)) aligned_.insert(name);
         last_allocation_ = index;
       } else if (const auto* tensors = kernel_tensors(program_.steps[index])) {
         for (const std::string& name : *tensors) {
@@ -436,6 +457,7 @@ class Writer {
         read(step->base);
         strides_matter_.insert(step->base);
         made_.push_back(graph_.values[step->value].name);
+        if (aligned_.contains(step->base)) aligned_.insert(made_.back());
         types_[made_.back()] = step->type;
       } else if (const auto* step = std::get_if<CopyStep>(&program_.steps[index])) {
         read(step->part);
@@ -493,6 +515,7 @@ class Writer {
   std::map<std::string, size_t> last_use_;            // step after which nothing reads it; outputs are not in it
   std::map<size_t, std::vector<std::string>> dying_;  // step → large tensors that it reads last
   std::set<std::string> used_, strides_matter_;
+  std::set<std::string> aligned_;  // tensors made here, and views of them, which begin where the plan says
   std::map<std::string, std::string> in_place_;  // new value → the buffer that takes it at once
   std::map<std::string, std::string> reused_;    // new value → the library's result in whose memory it is made
   size_t last_allocation_ = 0;
@@ -562,6 +585,7 @@ KernelForward kernel_forward_text(const Graph& graph, const Program& program, co
   forward.steps_lstm |= prepared.steps_lstm;
   forward.calls_library |= prepared.calls_library;
   forward.counts_programs |= prepared.counts_programs;
+  forward.aligns_tensors |= prepared.aligns_tensors;
   forward.splits_scratch |= prepared.splits_scratch;
   return forward;
 }

@@ -23,6 +23,17 @@ constexpr std::string_view kRestoreStrides = R"(def restore_strides(tensor, stri
 
 )";
 
+constexpr std::string_view kAligned = R"(def aligned(tensor, start, elements):
+    """So many elements from the tensor's element `start` on, copied where 16 does not divide their address: the bulk
+    copy engine reads nowhere else."""
+    if start == 0 and tensor.data_ptr() % 16 == 0:
+        return tensor
+    part = tensor.as_strided((elements,), (1,), tensor.storage_offset() + start)
+    return part if part.data_ptr() % 16 == 0 else part.clone()
+
+
+)";
+
 // The functional operator that tracing leaves runs PyTorch's own kernel even where the layer would take cuDNN's, which
 // is faster and rounds otherwise.
 constexpr std::string_view kTrainBatchNorm =
@@ -179,6 +190,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
                    "functools",
                    "operator",
                    "device",
+                   "aligned",
                    "launch",
                    "COMPILED",
                    "scratch",
@@ -226,6 +238,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
 
   std::string functions = kernels.empty() ? "" : kernels + "\n\n";
   if (forward.restores_strides) functions += kRestoreStrides;
+  if (forward.aligns_tensors) functions += kAligned;
   if (forward.trains_batch_norm) functions += kTrainBatchNorm;
   if (forward.steps_rnn) functions += kRnnSteps;
   if (forward.steps_lstm) functions += kLstmSteps;

@@ -16,6 +16,8 @@ class TargetPrinter {
   // that both may be one tensor. The caller has seen to it that both are accessed at equal indices, by one program
   // each, and that no scan, gather or scatter takes part.
   virtual bool reads_before_it_writes(const lower::Lowered&, int /*read*/, int /*written*/) const { return false; }
+  // Whether the kernel may access that buffer only where 16 bytes divide its address.
+  virtual bool needs_alignment(const lower::Lowered&, int /*buffer*/) const { return false; }
   // Whether new memory costs time, so that kernels should write where something lies that nothing reads any more.
   virtual bool gains_by_reuse() const { return false; }
   // Whether launches take tensors by address, so that scratch memory need not be cut into tensors, which costs the host

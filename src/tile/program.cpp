@@ -70,6 +70,18 @@ std::vector<Index> strides_of(const Buffer& buffer) {
   return strides;
 }
 
+int64_t elements_spanned(const Program& program, const Buffer& buffer) {
+  const std::vector<kernel::SymbolRange> ranges = ranges_of(program);
+  const std::vector<Index> strides = strides_of(buffer);
+  int64_t elements = 1;
+  for (size_t i = 0; i < buffer.shape.size(); ++i) {
+    const int64_t extent = kernel::range_of(buffer.shape[i], ranges).high;
+    if (extent == 0) return 0;
+    elements += (extent - 1) * kernel::range_of(strides[i], ranges).high;
+  }
+  return elements;
+}
+
 kernel::SymbolRange grid_range(const Index& count, kernel::SymbolRanges ranges) {
   return {0, std::max<int64_t>(kernel::range_of(count, ranges).high - 1, 0), 1};
 }

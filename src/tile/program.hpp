@@ -257,6 +257,8 @@ inline bool has_lane(const std::vector<Symbol>& lanes, Symbol lane) {
 }
 std::vector<kernel::SymbolRange> ranges_of(const Program& program);  // [symbol]
 std::vector<Index> strides_of(const Buffer& buffer);                 // the given ones, or row-major
+// From the buffer's first to its last element by its strides, at most; 0 where an extent is.
+int64_t elements_spanned(const Program& program, const Buffer& buffer);
 // What a block's position, of `count`, and a loop's variable can be. `ranges` are those of the symbols in the indices.
 kernel::SymbolRange grid_range(const Index& count, kernel::SymbolRanges ranges);
 kernel::SymbolRange loop_range(const Index& begin, const Index& end, int64_t step, kernel::SymbolRanges ranges);

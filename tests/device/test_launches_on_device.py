@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 
 import kernelwright
@@ -91,3 +92,54 @@ def test_a_call_can_be_captured_into_a_graph_of_its_callers(module: torch.nn.Mod
 def test_copies_launch_for_themselves(module: torch.nn.Module) -> None:
     check(module, rows(0))
     check(copy.deepcopy(module), rows(1))
+
+
+class Attention(torch.nn.Module):
+    """Of numbers of 16 bits, which the bulk copy engine reads where the caller has them."""
+
+    SHAPES, DTYPE, TOLERANCE = ((4, 8, 1024, 64),) * 3, torch.float16, 5e-3
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(q @ k.mT * 0.125, -1) @ v
+
+
+class Product(torch.nn.Module):
+    """Of few rows, and of a weight that consumers split where they read it."""
+
+    SHAPES, DTYPE, TOLERANCE = ((128, 8192), (8192, 8192)), torch.float32, 5e-3
+
+    def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear(x, w)
+
+
+def beginning_at(start: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """In memory whose other numbers would show in a result."""
+    return torch.full((start + math.prod(shape),), 1e3, dtype=dtype, device="cuda")[start:].view(shape)
+
+
+@pytest.mark.parametrize("graphs", ["off", "on"])
+@pytest.mark.parametrize("module", [Attention(), Product()], ids=["attention", "product"])
+@torch.no_grad()
+def test_tensors_that_the_bulk_copy_engine_cannot_read(module: torch.nn.Module, graphs: str) -> None:
+    generator = torch.Generator(device="cuda").manual_seed(0)
+    count = len(module.SHAPES)
+
+    def tensors(starts: tuple[int, ...]) -> list[torch.Tensor]:
+        return [beginning_at(start, shape, module.DTYPE) for start, shape in zip(starts, module.SHAPES, strict=True)]
+
+    example = [tensor.normal_(generator=generator) for tensor in tensors((0,) * count)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", api.UnverifiedKernelsWarning)
+        made = kernelwright.optimize(
+            module, example, target="triton", graphs=graphs, unverified_kernels_may_be_wrong=True
+        )
+    assert "aligned" in type(made).forward.__globals__, "no kernel has the engine read what a call passes"
+    for starts in ((0,) * count, (1,) * count, (0,) * (count - 1) + (3,), (5,) + (0,) * (count - 1), (0,) * count):
+        given = tensors(starts)
+        for _ in range(4):  # of which a graph is captured at the third, and replayed from there on
+            for tensor in given:
+                tensor.normal_(generator=generator)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # that the original runs
+                ours = made(*given)
+            torch.testing.assert_close(ours, module(*given), rtol=0, atol=module.TOLERANCE)

@@ -194,6 +194,42 @@ EDGES: dict[str, Edge] = {
     "one_variance": Edge(lambda x: [x.var(1), x.var(1, unbiased=False), x.std(1)], lambda: [normal(5, 1)]),
     "one_element": Edge(lambda x: [x.sum(), x.softmax(0), x.exp(), x.argmax(0)], lambda: [torch.tensor(0.7)]),
     "ones_everywhere": Edge(lambda x: [x.sum((0, 2)), x.amax((1, 3)), x * 2], lambda: [normal(1, 3, 1, 1)]),
+    # products of nothing, which are zeros, and products in a batch of none
+    "empty_depth": Edge(
+        lambda x, w, b: [torch.relu(x @ w), torch.addmm(b, x, w) + 1, torch.addmm(b, x, w, beta=0), F.linear(x, w.t(), b) * 2, x @ w[:, 0]],
+        lambda: [normal(7, 0), normal(0, 5), normal(5)], exact=True, ours=False,
+    ),
+    "empty_depth_of_batches": Edge(
+        lambda x, w, b: [torch.bmm(x, w).exp(), torch.baddbmm(b, x, w, beta=2.0), torch.einsum("bij,bjk->bki", x, w) - 1],
+        lambda: [normal(3, 7, 0), normal(3, 0, 5), normal(3, 7, 5)], exact=True, ours=False,
+    ),
+    "empty_rows_of_products": Edge(
+        lambda x, w, b: [F.linear(x, w, b) * 2, torch.relu(x @ w.t()), F.linear(x, w, b).sum(0), torch.softmax(x @ w.t(), -1)],
+        lambda: [normal(0, 6), normal(5, 6), normal(5)], exact=True, ours=False,
+    ),
+    "empty_batch_of_products": Edge(
+        lambda x, w: [torch.bmm(x, w) + 1, torch.matmul(x, w[:, :, :0]), torch.bmm(x, w).sum((0, 1))],
+        lambda: [normal(0, 7, 4), normal(0, 4, 5)], exact=True, ours=False,
+    ),
+    "empty_attention": Edge(
+        lambda q, k, v: torch.softmax(q @ k.mT, -1) @ v, lambda: [normal(0, 2, 9, 4), normal(0, 2, 9, 4), normal(0, 2, 9, 4)], exact=True, ours=False,
+    ),
+    "empty_batch_of_convolutions": Edge(
+        lambda x, w, b, t: [
+            F.conv2d(x, w, b, padding=1).relu(), F.conv_transpose2d(x, t, stride=2) * 2, F.conv2d(x, w, b).amax(1), F.conv1d(x[:, :, 0], w[:, :, 0], b) + 1,
+            F.batch_norm(F.conv2d(x, w, b), b, b.abs(), b, b).relu(), F.group_norm(F.conv2d(x, w), 2), F.max_pool2d(F.conv2d(x, w), 2),
+        ],
+        lambda: [normal(0, 3, 6, 7), normal(4, 3, 3, 3), normal(4), normal(3, 4, 2, 2)], exact=True, ours=False,
+    ),
+    # products of whole numbers, which wrap around
+    **{
+        f"product_{str(dtype).removeprefix('torch.')}": Edge(
+            lambda x, w, b: [x @ w, torch.mm(x, w) * 3 + 1, torch.bmm(x[None], w[None]).sum(1), torch.addmm(b, x, w), torch.mv(x, w[:, 0])],
+            lambda dtype=dtype: [whole(*shape, low=0, high=1 << 31, dtype=torch.int64).to(dtype) for shape in ((13, 17), (17, 11), (11,))],
+            exact=True, ours=False,
+        )
+        for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
+    },
     # prime sizes
     "prime_rows": Edge(reductions, lambda: [normal(7, 1009)]),
     "prime_columns": Edge(lambda x: reductions(x, 0), lambda: [normal(1009, 7)]),
@@ -245,6 +281,19 @@ EDGES: dict[str, Edge] = {
     "overlapping_all": Edge(lambda x: [x.sum(0), x + x.flip(0)], lambda: [normal(64).as_strided((20, 9), (1, 1))]),
     "expanded": Edge(lambda x: [x.sum(0), x.sum(1), x.exp(), x.softmax(1)], lambda: [normal(1, 65).expand(33, 65)]),
     "expanded_columns": Edge(lambda x: [x.sum(0), x.sum(1), x.exp(), x.softmax(0)], lambda: [normal(33, 1).expand(33, 65)]),
+    "products_that_overlap": Edge(
+        lambda x: [torch.relu(x @ x.t()), x @ x[:9], torch.addmm(x[:, 0], x, x.t())], lambda: [normal(66).as_strided((20, 9), (3, 1))], ours=False,
+    ),
+    "products_of_every_second": Edge(
+        lambda x, w: [torch.tanh(x[:, ::2] @ w), F.linear(x[::3, 1::2], w.t()[:, ::1])], lambda: [normal(31, 34), normal(51, 23)[::3]], ours=False,
+    ),
+    "products_of_expanded": Edge(
+        lambda x, w: [x @ w, (x @ w).relu(), torch.bmm(x.expand(3, 9, 33), w.expand(3, 33, 7))], lambda: [normal(1, 33).expand(9, 33), normal(33, 1).expand(33, 7)], ours=False,
+    ),
+    "products_of_matrices_of_kinds": Edge(
+        lambda a, b: [a.tril() @ b.triu(), (torch.diag(a[0]) @ b).relu(), a @ torch.diag(b[1]), (a + a.t()) @ b, a.tril(1).triu(-1) @ b, torch.eye(33, dtype=a.dtype) @ a],
+        lambda: [normal(33, 33), normal(33, 33)], ours=False,
+    ),
     "channels_last": Edge(lambda x: [x.mean((2, 3)), x.softmax(1), x * 2], lambda: [normal(2, 5, 7, 3).to(memory_format=torch.channels_last)]),
     # signs of zeros, and numbers too small to be normal
     "negative_zero": Edge(pointwise_zeros, lambda: [signed_zeros()], exact=True),

@@ -90,6 +90,16 @@ BAD = [
     ),
     ("forward_shapes", GOOD.replace(WIDTH, "return [63]"), "forward-raised", "64", "torch.tanh(x) * self.weight"),
     (
+        "filter_larger_than_the_image",
+        GOOD.replace(
+            "return torch.softmax",
+            "x = torch.nn.functional.conv1d(x[:, None], torch.ones(1, 1, 67), padding=1)[:, 0]; return torch.softmax",
+        ),
+        "forward-raised",
+        "Kernel size can't be greater than actual input size",
+        "torch.nn.functional.conv1d(x[:, None]",
+    ),
+    (
         "get_inputs_raises",
         GOOD.replace("return [torch.randn(16, 64)]", "return [undefined]"),
         "get-inputs-raised",

@@ -46,6 +46,18 @@ def as_one_group(
     return library.compile_graph(graph, target, schedule=schedule)
 
 
+def with_ours(
+    module: torch.nn.Module, arguments: list[torch.Tensor], scheduler: str, parameters: dict[str, int]
+) -> dict[str, Any]:
+    """The candidate whose library calls are groups of this scheduler, however small they are."""
+    graph = export.export_module(module, tuple(arguments), device="cpu")
+    schedule = library.compile_graph(graph, "triton", caution="unfused")["schedule"]
+    for group in schedule["groups"]:
+        if group["scheduler"] == "extern":
+            group |= {"scheduler": scheduler, "parameters": parameters}
+    return library.compile_graph(graph, "triton", schedule=schedule)
+
+
 def machine_code(emitted: dict[str, Any], folder: Path, sm: int = 90) -> dict[str, Any]:
     """A candidate's kernels by name, compiled for an H100, or for another compute capability."""
     path = folder / "candidate.py"

@@ -68,6 +68,42 @@ CASES = [
 ]
 
 
+def _matrices(*which: Callable[[Tensor], Tensor]) -> Callable[[list[Tensor]], list[Tensor]]:
+    """The arguments with zeros where matrices of these kinds have them."""
+    return lambda drawn: [kind(one) for kind, one in zip(which, drawn)]
+
+
+def _banded(x: Tensor) -> Tensor:
+    return x.tril(2).triu(-1)
+
+
+def _diagonal(x: Tensor) -> Tensor:
+    return x.tril().triu()
+
+
+# How operands lie and what they hold: sizes that nothing divides, axes of which every second or third element is read,
+# elements that several rows share, matrices that are mostly zeros or equal their transpose.
+SHAPED = [
+    Case("primes", torch.mm, ((37, 41), (41, 29))),
+    Case("linear_of_primes", lambda x, w, b: F.relu(F.linear(x, w, b)), ((3, 7, 43), (19, 43), (19,))),
+    Case("every_second_column", lambda x, w: x[:, ::2] @ w, ((40, 66), (33, 20))),
+    Case("every_third_of_both", lambda x, w: x[:, 1::3] @ w[::3, ::2], ((40, 100), (99, 40))),
+    Case("rows_that_overlap", lambda x, w: x.unfold(0, 24, 3) @ w, ((81,), (24, 20))),
+    Case("operands_that_overlap", lambda x: torch.mm(x[:20], x[3:23].t()), ((23, 30),)),
+    Case("with_itself", lambda x: torch.mm(x, x), ((33, 33),)),
+    Case("many_tiny", torch.bmm, ((67, 3, 5), (67, 5, 2))),
+    Case("einsum_of_batches", lambda q, k: torch.einsum("bqd,bkd->bqk", q, k), ((2, 17, 24), (2, 19, 24))),
+    Case("einsum_turned", lambda a, b: torch.einsum("bij,bjk->bki", a, b), ((2, 17, 24), (2, 24, 19))),
+    Case("einsum_of_last", lambda x, w: torch.einsum("bijl,lk->bijk", x, w), ((2, 3, 5, 24), (24, 18))),
+    Case("triangular", torch.mm, ((40, 40), (40, 40)), arrange=_matrices(torch.tril, torch.triu)),
+    Case("banded", torch.mm, ((40, 40), (40, 30)), arrange=_matrices(_banded, lambda x: x)),
+    Case("diagonal", torch.mm, ((40, 40), (40, 30)), arrange=_matrices(_diagonal, lambda x: x)),
+    Case("two_diagonals", torch.mm, ((33, 33), (33, 33)), arrange=_matrices(_diagonal, _diagonal)),
+    Case("symmetric", torch.mm, ((40, 40), (40, 30)), arrange=_matrices(lambda x: x + x.t(), lambda x: x)),
+    Case("wide_spread", torch.mm, ((40, 90), (90, 20)), arrange=_matrices(lambda x: torch.exp(4 * x), lambda x: x)),
+]
+
+
 # With one row or column of blocks of 16 or 32, and a depth that chunks of 16 divide.
 STREAMS = [
     Case("few_rows", lambda x, w, b: F.relu(F.linear(x, w, b)), ((16, 64), (70, 64), (70,))),
@@ -115,7 +151,12 @@ FOLDS = [
 
 def strewn(arguments: list[Tensor]) -> list[Tensor]:
     """Rows and columns of the first two of every magnitude, of zeros, subnormals, infinities and NaN."""
+    if len(arguments) < 2:
+        return arguments
     left, right = arguments[0].clone(), arguments[1].clone()
+    if left.ndim == right.ndim == 3 and len(left) > 1:  # but for the last of the batch
+        pairs = [strewn([left[one], right[one]]) for one in range(len(left) - 1)]
+        return [torch.stack([*(pair[side] for pair in pairs), arguments[side][-1]]) for side in (0, 1)] + arguments[2:]
     if left.dtype != torch.float32 or left.ndim != 2 or min(left.shape) < 16:
         return [left, right, *arguments[2:]]
     for row, scale in enumerate((2.0**100, 2.0**-100, 2.0**-130, 0.0, 2.0**110, 1e-45)):
@@ -149,7 +190,7 @@ def fault_of(actual: Tensor, eager: Tensor, exact: Tensor, places: float = 4) ->
 
 def interpreted(request: dict[str, Any]) -> str:
     """In the interpreter's process: a candidate's results on drawn and on strewn arguments."""
-    return fault_of_candidate(request, [*CASES, *FOLDS, *STREAMS, *PARTS, *PARTS_OF_HALVES], strewn)
+    return fault_of_candidate(request, [*CASES, *SHAPED, *FOLDS, *STREAMS, *PARTS, *PARTS_OF_HALVES], strewn)
 
 
 def fault_of_candidate(

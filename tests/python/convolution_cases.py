@@ -30,7 +30,18 @@ def transposed(**options: Any) -> Callable[..., Tensor]:
 
 
 def _channels_last(drawn: list[Tensor]) -> list[Tensor]:
-    return [drawn[0].contiguous(memory_format=torch.channels_last), *drawn[1:]]
+    kind = torch.channels_last if drawn[0].ndim == 4 else torch.channels_last_3d
+    return [drawn[0].contiguous(memory_format=kind), *drawn[1:]]
+
+
+def padded(mode: str, *amounts: int, **options: Any) -> Callable[..., Tensor]:
+    """What nn.Conv2d and its siblings do of a padding mode."""
+    return lambda x, w, b=None: conv(**options)(F.pad(x, amounts, mode=mode), w, b)
+
+
+def _conv_laid_out_anew(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    """torch.export takes a 3-D convolution's result for contiguous, which eager's is not where its image is channels last."""
+    return F.conv3d(x, w, b, padding=1).contiguous()
 
 
 def _residual(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
@@ -99,8 +110,36 @@ CASES = [
     Case("transposed_few_filters_3d", transposed(stride=2, padding=1), ((2, 5, 3, 4, 3), (5, 16, 3, 3, 3), (16,))),
     Case("transposed_residual", _transposed_residual, ((2, 5, 4, 5), (5, 18, 4, 4), (18,), (2, 18, 8, 10))),
     Case("transposed_by_channel", _by_channel, ((2, 5, 5, 4), (5, 18, 4, 4), (18,), (18,))),
+    Case("same_size", conv(padding="same", dilation=(2, 1)), ((2, 5, 9, 11), (18, 5, 3, 5), (18,))),
+    Case("same_size_of_even_filters", conv(padding="same", dilation=(1, 3)), ((2, 5, 9, 11), (18, 5, 4, 2))),
+    Case("filters_larger_than_the_image", conv(padding=(3, 2)), ((2, 5, 3, 2), (18, 5, 7, 6), (18,))),
+    Case("image_of_one_place", conv(padding=1), ((2, 12, 1, 1), (18, 12, 3, 3), (18,))),
+    Case("transposed_image_of_one_place", transposed(stride=2), ((2, 12, 1, 1), (12, 18, 3, 3), (18,))),
+    Case("one_of_everything", conv(padding=1), ((1, 1, 9, 11), (1, 1, 3, 3), (1,))),
+    Case("transposed_one_of_everything", transposed(stride=2), ((1, 1, 4, 5), (1, 1, 3, 3), (1,))),
+    Case("uneven_groups", conv(groups=3, padding=1), ((2, 15, 5, 6), (57, 5, 3, 3), (57,))),
+    Case("groups_larger_than_a_block", conv(groups=2), ((1, 34, 5, 4), (38, 17, 3, 3))),
+    Case("transposed_uneven_groups", transposed(stride=2, groups=3), ((1, 15, 3, 4), (15, 7, 3, 3), (21,))),
+    Case("channels_last_3d", _conv_laid_out_anew, ((2, 4, 3, 4, 5), (18, 4, 3, 3, 3), (18,)), arrange=_channels_last),
+    Case(
+        "transposed_channels_last",
+        transposed(stride=2, padding=1),
+        ((2, 8, 5, 4), (8, 18, 3, 3), (18,)),
+        arrange=_channels_last,
+    ),
+    Case(
+        "transposed_channels_last_3d", transposed(), ((1, 4, 3, 2, 4), (4, 18, 2, 3, 2), (18,)), arrange=_channels_last
+    ),
     Case("halves", conv(padding=1), ((2, 5, 9, 11), (18, 5, 3, 3), (18,)), dtype=torch.float16),
     Case("bfloat16", transposed(stride=2), ((2, 5, 7, 6), (5, 18, 3, 3), (18,)), dtype=torch.bfloat16),
+]
+
+
+# Padding that is not zeros stands in a kernel before the convolution's.
+PADDED = [
+    Case("reflect", padded("reflect", 1, 2, 2, 1), ((2, 5, 6, 7), (18, 5, 3, 3), (18,))),
+    Case("replicate", padded("replicate", 1, 1, 1, 1, 0, 1), ((1, 3, 3, 4, 5), (18, 3, 3, 3, 3), (18,))),
+    Case("circular", padded("circular", 3, 2, dilation=2), ((2, 5, 12), (18, 5, 3), (18,))),
 ]
 
 
@@ -270,7 +309,7 @@ def strewn(arguments: list[Tensor], which: int = 1) -> list[Tensor]:
     image, filters = arguments[0].clone(), arguments[which].clone()
     if image.dtype == torch.float32:
         filters[:, 0] *= 2.0**-40  # of a transposed one: of one channel, or filter
-        filters[1] *= 2.0**60
+        filters[1:2] *= 2.0**60
         flat = image[0].flatten(1)
         flat[0, : flat.shape[1] // 3] *= 2.0**-70
         flat[-1, 0] = 2.0**50
@@ -294,7 +333,7 @@ def _fault(actual: Tensor, eager: Tensor, exact: Tensor, bound: Tensor) -> str:
     return f"error {float((error / bound).max()):.3g} of what is allowed" if bool((error > bound).any()) else ""
 
 
-def interpreted(request: dict[str, Any], cases: list[Any] = CASES + FOLDS + PRODUCED) -> str:
+def interpreted(request: dict[str, Any], cases: list[Any] = CASES + FOLDS + PRODUCED + PADDED) -> str:
     """In the interpreter's process: a candidate's results on drawn and on strewn arguments, held to a share of the sum
     of the products' magnitudes: of halves' 11 digits, or of single precision's 24; where halves hold no more, of the
     largest that a sample and a filter could make."""

@@ -86,6 +86,51 @@ CASES = [
 ]
 
 
+# Large enough that what is made of their weights is kept between calls.
+KEPT = [
+    Case("kept_lstm", "LSTM", 16, 40, 2, batch=2, steps=2),
+    Case("kept_gru_both_ways", "GRU", 16, 40, batch=2, steps=2, options=BOTH_WAYS),
+]
+
+
+def with_weights_changed(request: dict[str, Any]) -> str:
+    """In the interpreter's process: what is made of a layer's weights is made once, and anew after each change of one."""
+    specification = importlib.util.spec_from_file_location("candidate", request["candidate"])
+    assert specification and specification.loader
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    case = next(one for one in KEPT if one.name == request["case"])
+    layer, arguments = case.build()
+    layer.eval()
+    ours, made, prepare = module.ModelNew(layer), [], module.prepared_weights
+    module.prepared_weights = lambda *weights: made.append(1) or prepare(*weights)
+    other = case.build()[0].state_dict()
+    # Each with how often weights have been prepared behind it. The first layer's product reads its weight where it lies.
+    changes = {
+        "nothing": (lambda: None, 1),
+        "in place": (lambda: layer.layer.weight_hh_l0.mul_(-0.5), 2),
+        "a bias": (lambda: layer.layer.bias_ih_l0.add_(0.25), 3),
+        "what is read as it is": (lambda: layer.layer.weight_ih_l0.mul_(0.5), 3),
+        "another parameter": (
+            lambda: setattr(
+                layer.layer, "weight_hh_l0", torch.nn.Parameter(other["layer.bias_hh_l0"][:, None].repeat(1, 40))
+            ),
+            4,
+        ),
+        "all": (lambda: layer.load_state_dict(other), 5),
+    }
+    with torch.no_grad():
+        for name, (change, count) in changes.items():
+            change()
+            for _ in range(2):
+                for mine, right in zip(ours(*arguments), layer(*arguments), strict=True):
+                    if not torch.allclose(mine, right, rtol=1e-5, atol=1e-5):
+                        return f"after {name}: off by {float((mine - right).abs().max()):.3g}"
+            if len(made) != count:
+                return f"after {name}: weights prepared {len(made)} times"
+    return ""
+
+
 def interpreted(request: dict[str, Any]) -> str:
     """In the interpreter's process: a candidate's results, held to eager's own error."""
     specification = importlib.util.spec_from_file_location("candidate", request["candidate"])

@@ -35,6 +35,22 @@ def test_attention_is_pytorchs(
     assert not fault, fault
 
 
+@pytest.mark.parametrize("name", ["halves", "by_hand"])
+def test_operands_that_the_bulk_copy_engine_is_not_asked_for(
+    name: str, interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    case = next(one for one in CASES if one.name == name)
+    sources = [
+        as_one_group(Wrapped(case.function), case.arguments(), "attention", SMALL | {"bulk": bulk})["source"]
+        for bulk in (0, 1)
+    ]
+    assert ["make_tensor_descriptor(" in source for source in sources] == [False, True]
+    path = tmp_path / "candidate.py"
+    path.write_text(sources[0])
+    fault = interpreter.fault(candidate=str(path), case=name)
+    assert not fault, fault
+
+
 @pytest.mark.parametrize("name", ["operator", "shared_keys"])
 def test_results_lie_as_those_of_pytorchs_kernels_on_a_gpu(
     name: str, interpreter: InterpreterProcess, tmp_path: Path

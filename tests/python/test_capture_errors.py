@@ -21,6 +21,7 @@ INPUTS = """
 def get_inputs():
     return [torch.randn(2, 4)]
 """
+PACKS = "from torch.nn.utils.rnn import pack_padded_sequence as pack, pack_sequence as packed"
 INIT = """
 def get_init_inputs():
     return [4]
@@ -128,6 +129,30 @@ def with_forward(body, inputs=INPUTS, extra=""):
             "return self.layer(x)",
         ),
         (with_forward("raise KeyError('gone')"), "user", "forward-raised", "problem.py:5", "raise KeyError('gone')"),
+        (
+            with_forward("return pack(x[None], [2], batch_first=True).data", extra=PACKS),
+            "user",
+            "packed-sequence",
+            "problem.py:5",
+            "return pack(x[None], [2], batch_first=True).data",
+        ),
+        (
+            with_forward("layer = torch.nn.LSTM(4, 4)\nreturn layer(packed([x, x[:1]]))[0].data", extra=PACKS),
+            "user",
+            "packed-sequence",
+            "problem.py:6",
+            "return layer(packed([x, x[:1]]))[0].data",
+        ),
+        (
+            MODEL.replace("Linear", "GRU")
+            + PACKS
+            + "\ndef get_inputs():\n    return [packed([torch.ones(2, 4)])]"
+            + INIT,
+            "user",
+            "data-dependent",
+            "problem.py:7",
+            "return self.layer(x)",
+        ),
         (
             with_forward("return helper(x)", extra="def helper(x):\n    return x @ x"),
             "user",

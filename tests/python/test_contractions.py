@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
-from contraction_cases import CASES, FOLDS, PARTS, PARTS_OF_HALVES, STREAMS, Case
+from contraction_cases import CASES, FOLDS, PARTS, PARTS_OF_HALVES, SHAPED, STREAMS, Case
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
 
@@ -45,6 +45,48 @@ def test_products_are_pytorchs(
     path.write_text(emitted["source"])
     fault = interpreter.fault(candidate=str(path), case=case.name)
     assert not fault, fault
+
+
+@pytest.mark.in_turns("parameters")
+@pytest.mark.parametrize("parameters", [SMALL, IN_F32], ids=["split", "f32"])
+@pytest.mark.parametrize("case", SHAPED, ids=[case.name for case in SHAPED])
+def test_products_of_operands_of_every_shape(
+    case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    test_products_are_pytorchs(case, parameters, interpreter, tmp_path)
+
+
+BY_POINTERS = [case for case in [*CASES, *STREAMS] if case.name in ("mm_both_transposed", "bmm", "few_rows")]
+
+
+@pytest.mark.parametrize("case", BY_POINTERS, ids=[case.name for case in BY_POINTERS])
+def test_operands_that_the_bulk_copy_engine_is_not_asked_for(
+    case: Case, interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    parameters = (STREAMED if case in STREAMS else SMALL) | {"bulk": 0}
+    for bulk in (0, 1):
+        source = with_contraction(Wrapped(case.function), case.arguments(), parameters | {"bulk": bulk})["source"]
+        assert ("make_tensor_descriptor(" in source) == (bulk == 1)
+    test_products_are_pytorchs(case, parameters, interpreter, tmp_path)
+
+
+def test_a_batch_of_many_tiny_products_is_one_row_of_programs(tmp_path: Path) -> None:
+    """Of the second and third dimension of a grid CUDA takes 65,535."""
+    batch = 1 << 16
+    emitted = compile_for_gpu(Wrapped(torch.bmm), torch.empty(batch, 8, 8), torch.empty(batch, 8, 8))
+    assert [one["scheduler"] for one in emitted["schedule"]["groups"]] == ["contraction"]
+    grids = dict(re.findall(r"launch\(\s*(\w+), \(([\d, ]*)\)", emitted["source"]))
+    assert set(grids.values()) == {f"{batch},"} and len(grids) == 4
+    pytest.importorskip("triton")
+    assert len(machine_code(emitted, tmp_path)) == 4
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])
+def test_products_of_whole_numbers_are_the_librarys(dtype: torch.dtype) -> None:
+    arguments = [torch.zeros(shape, dtype=dtype) for shape in ((256, 256), (256, 256))]
+    assert compile_for_gpu(Wrapped(torch.mm), *arguments)["library_ops"] == ["aten.mm"]
+    with pytest.raises(errors.Error, match="cannot take"):
+        with_contraction(Wrapped(torch.mm), arguments, SMALL)
 
 
 @pytest.mark.parametrize("case", STREAMS, ids=[case.name for case in STREAMS])

@@ -9,8 +9,8 @@ from typing import Any, Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
-from convolution_cases import CASES, FOLDS, conv
+from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code, with_ours
+from convolution_cases import CASES, FOLDS, PADDED, conv
 from convolution_images import PRODUCED
 from contraction_cases import Case
 from interpreter_process import InterpreterProcess
@@ -38,6 +38,16 @@ def test_convolutions_are_pytorchs(
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])
     fault = interpreter.fault(candidate=str(path), case=case.name, exact=parameters["scheme"] == 1)
+    assert not fault, fault
+
+
+@pytest.mark.parametrize("case", PADDED, ids=[case.name for case in PADDED])
+def test_padding_of_every_mode(case: Case, interpreter: InterpreterProcess, tmp_path: Path) -> None:
+    emitted = with_ours(Wrapped(case.function), case.arguments(), "convolution", EXACT)
+    assert emitted["library_ops"] == []
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name, exact=True)
     assert not fault, fault
 
 

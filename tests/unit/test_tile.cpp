@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "support/error.hpp"
 #include "tile/text.hpp"
@@ -117,6 +118,18 @@ TEST(TileText, ReadsWhatPeopleWrite) {
 }
 
 // Symbols may stand in any order in a program made by code; the text is the same as that of the parsed one.
+TEST(TileBuffers, SpanElementsFromTheFirstToTheLastByTheirStrides) {
+  const Program program = parse_program(kEverything);
+  std::vector<int64_t> elements;
+  for (const Buffer& buffer : program.buffers) elements.push_back(elements_spanned(program, buffer));
+  // x, weight, table, staged, partial with every second element, a single count, and out with gaps behind its rows: of
+  // 4096 rows, the most.
+  EXPECT_EQ(elements, (std::vector<int64_t>{4096 * 256, 64 * 8, 4096, 2 * 64 * 8, 4095 * 2 + 1, 1, 4095 * 8192 + 256}));
+  Buffer empty;
+  empty.shape = {kernel::Index(0), kernel::Index(8)};
+  EXPECT_EQ(elements_spanned(program, empty), 0);
+}
+
 TEST(TileText, DoesNotDependOnTheOrderOfSymbols) {
   Program program;
   program.name = "mixed";

@@ -33,6 +33,7 @@ class Tracing(TorchFunctionMode):
       copy: writing to the result would not reach the argument, and the strides would be others.
     - The operator `copy` keeps gaps between elements, as in eager.
     - In-place operators whose result is contiguous become a copy into a tensor that lies otherwise, for the same reason.
+    - Packed sequences are refused: PyTorch's layers would stumble over their batch sizes, numbers that tracing does not have.
 
     `enables_grad` tells afterwards whether forward turned gradients on.
     """
@@ -53,6 +54,13 @@ class Tracing(TorchFunctionMode):
                 "unsupported-constant",
                 "forward draws from a random number generator of its own, which kernels cannot repeat.",
                 hint="Leave `generator` out: forward then draws from PyTorch's own generator.",
+            )
+        if func is torch._pack_padded_sequence:
+            raise errors.user_error(
+                "packed-sequence",
+                "forward packs sequences, and how many of them a layer takes at each step is known from their lengths alone.",
+                hint="Give the layer the padded tensor. In one direction its results up to each sequence's length are the same: leave out the "
+                "others with torch.where, and take a last state with torch.gather; or pack outside of this module.",
             )
         if func is torch.Tensor.to or func is torch.Tensor.cuda:
             if func is torch.Tensor.cuda:

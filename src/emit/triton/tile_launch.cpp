@@ -18,10 +18,24 @@ namespace kw::triton {
 
 using tile::Symbol;
 
+namespace {
+
+bool is_through_window(const tile::Instruction& one) {
+  return one.kind != tile::Kind::kCopy && one.mode == tile::CopyMode::kBulk;
+}
+
+}  // namespace
+
 bool has_windows(const tile::Program& program) {
   bool found = false;
+  tile::for_each(program.body, [&](const tile::Instruction& one) { found = found || is_through_window(one); });
+  return found;
+}
+
+bool has_window_on(const tile::Program& program, int buffer) {
+  bool found = false;
   tile::for_each(program.body, [&](const tile::Instruction& one) {
-    found = found || (one.kind != tile::Kind::kCopy && one.mode == tile::CopyMode::kBulk);
+    found = found || (is_through_window(one) && one.access.buffer == buffer);
   });
   return found;
 }

@@ -22,6 +22,9 @@ TileKernel print_tile_kernel(const tile::Program& program);
 // Does it read through windows, whose descriptions need memory (triton.set_allocator)?
 bool has_windows(const tile::Program& program);
 
+// Does it access that buffer through one? The bulk copy engine needs its address divisible by 16.
+bool has_window_on(const tile::Program& program, int buffer);
+
 // Does it convert 8-bit floats? Its last parameter, kHardwareFloat8Constant (helpers.hpp), says whether the hardware
 // does.
 bool converts_float8(const tile::Program& program);

@@ -212,6 +212,9 @@ class TritonPrinter : public TargetPrinter {
   }
 
   bool launches_by_address() const override { return true; }
+  bool needs_alignment(const lower::Lowered& lowered, int buffer) const override {
+    return triton::has_window_on(lowered.program, buffer);
+  }
   std::string launch_functions(const Program& program, bool splits_scratch) const override {
     return triton::launch_functions(program, splits_scratch);
   }
