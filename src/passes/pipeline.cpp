@@ -11,6 +11,7 @@
 #include "passes/cse.hpp"
 #include "passes/dead_code.hpp"
 #include "passes/destinations.hpp"
+#include "passes/diagonal_products.hpp"
 #include "passes/random_masks.hpp"
 #include "passes/expand.hpp"
 #include "passes/exponents.hpp"
@@ -23,6 +24,7 @@
 #include "passes/loops.hpp"
 #include "passes/mutations.hpp"
 #include "passes/rows_first.hpp"
+#include "passes/self_differences.hpp"
 #include "passes/statistics.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -50,10 +52,12 @@ constexpr Pass kPasses[] = {
     {"exponents", exponents, kReassociates},
     {"identities", identities, kReassociates},
     {"extremes_first", extremes_first, kReassociates},
+    {"diagonal_products", diagonal_products},
     {"linear_sums", linear_sums, kReassociates},
     {"convolution_sums", convolution_sums, kReassociates},
     {"position_means", position_means, kReassociates},
     {"broadcasts", broadcasts, kReassociates},
+    {"self_differences", self_differences, kReassociates},
     {"rows_first", rows_first, kReassociates},
     {"random_masks", random_masks},
     {"cse", cse},

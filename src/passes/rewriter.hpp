@@ -88,7 +88,8 @@ class Rewriter {
 class Reads {
  public:
   explicit Reads(const Graph& graph);
-  bool is_once(ValueId id) const { return static_cast<size_t>(id) < counts_.size() && counts_[id] == 1; }
+  int of(ValueId id) const { return static_cast<size_t>(id) < counts_.size() ? counts_[id] : 0; }
+  bool is_once(ValueId id) const { return of(id) == 1; }
 
  private:
   std::vector<int> counts_;
