@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "ir/text.hpp"
 #include "ir/verifier.hpp"
@@ -118,7 +119,11 @@ PassReport run_passes(Graph& graph, const PassOptions& options) {
   for (const auto& pass : kPasses) {
     if (!pass.required && names(options.disabled, pass.name)) continue;
     if (names(options.print_before, pass.name)) options.dump("before " + std::string(pass.name), print(graph));
+    const std::optional<Graph> before = options.keep_rewrites ? std::optional(graph) : std::nullopt;
     report.passes.push_back(run(graph, pass));
+    if (before)
+      for (auto& text : rewrites_of(pass.name, report.passes.back().rewrites, *before, graph))
+        report.rewrites.push_back(std::move(text));
     if (names(options.print_after, pass.name)) options.dump("after " + std::string(pass.name), print(graph));
   }
   return report;
