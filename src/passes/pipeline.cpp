@@ -24,6 +24,7 @@
 #include "passes/linear_sums.hpp"
 #include "passes/loops.hpp"
 #include "passes/mutations.hpp"
+#include "passes/product_chains.hpp"
 #include "passes/rows_first.hpp"
 #include "passes/self_differences.hpp"
 #include "passes/statistics.hpp"
@@ -54,6 +55,7 @@ constexpr Pass kPasses[] = {
     {"identities", identities, kReassociates},
     {"extremes_first", extremes_first, kReassociates},
     {"diagonal_products", diagonal_products},
+    {"product_chains", product_chains, kReassociates},
     {"linear_sums", linear_sums, kReassociates},
     {"convolution_sums", convolution_sums, kReassociates},
     {"position_means", position_means, kReassociates},

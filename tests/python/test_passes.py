@@ -516,6 +516,60 @@ def test_dots_and_sums_of_rows_have_nan_and_infinities_where_eager_has(after_pas
             assert torch.equal(mine.isnan(), theirs.isnan())
 
 
+def _chains_of_products(self, x, y, labels):
+    wide = torch.cat([self.weight, self.weight + 1, self.weight - 1, self.weight * 2, self.weight * 3])  # 30, 8
+    narrow = torch.stack([wide[:, 0], wide[:, 5]])  # 2, 30
+    rows = torch.cat([x, x + 1, x - 1, x * 2])  # 80, 8
+    hidden = F.linear(rows * 3, wide)
+    return (
+        F.linear(F.linear(rows, wide, wide[:, 1]), narrow, labels[:2]),
+        rows @ wide.T @ narrow.T,
+        F.linear(F.linear(rows.view(4, 20, 8), wide), narrow),
+        F.linear(rows @ wide.T, narrow) * 2,
+        torch.addmm(labels[:2], F.linear(rows, wide), narrow.T, alpha=0.5, beta=3.0),
+        F.linear(F.linear(F.linear(rows, wide), wide.T.contiguous()), narrow[:, :8]),
+        narrow[:, :8] @ (rows.T @ rows),
+        F.linear(narrow[:, :8], rows @ narrow[:, :8].T @ narrow[:, 8:16]),
+        narrow[:, 8:16] @ (rows @ narrow[:, :8].T @ narrow[:, 8:16]).T,
+        # Not these: layers that widen, less than half of the work, a second reader, something in between, 16-bit floats.
+        F.linear(F.linear(rows, narrow[:, :8]), wide[:, :2]),
+        F.linear(F.linear(rows, self.weight), self.weight[:, :6]),
+        F.linear(hidden, narrow) + hidden[:, :2],
+        F.linear(F.linear(rows, wide).relu(), narrow),
+        F.linear(F.linear(rows.half(), wide.half()), narrow.half()),
+    )
+
+
+def test_chains_of_products_take_the_order_of_less_work(after_passes):
+    module, inputs = Module(_chains_of_products), _draw_of_sums()
+    before = after_passes(module, inputs, ["canonicalise"])
+    text = after_passes(module, inputs, ["canonicalise", "product_chains", "dead_code"])
+
+    def products(graph: str, shape: str) -> int:
+        return len(re.findall(rf"= aten.(?:linear|mm|matmul|addmm)\.\S+\(.*: f(?:32|16)\[{shape}\]", graph))
+
+    assert products(before, r".*\b30") == 10 and products(text, r".*\b30") == 4, text
+    assert products(before, "80, 8") == 3 and products(text, "80, 8") == 0, text
+    with torch.no_grad():
+        ours, eager = graph_text.run(text, module, _copy(inputs)), module(**_copy(inputs))
+    for mine, theirs in zip(ours, eager, strict=True):
+        tolerance = 1e-5 if theirs.dtype == torch.float32 else 1e-2
+        torch.testing.assert_close(mine, theirs, rtol=tolerance, atol=tolerance * theirs.abs().max(), check_stride=True)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_chains_of_products_have_nan_and_infinities_where_eager_has(after_passes, number):
+    module, inputs = Module(_chains_of_products), _draw_of_sums()
+    inputs["x"].view(-1)[3] = number
+    text = after_passes(module, inputs, ["canonicalise", "product_chains", "dead_code"])
+    with torch.no_grad():
+        ours, eager = graph_text.run(text, module, _copy(inputs)), module(**_copy(inputs))
+    for mine, theirs in zip(ours, eager, strict=True):
+        assert torch.equal(mine.isfinite(), theirs.isfinite())
+        if number != number:
+            assert torch.equal(mine.isnan(), theirs.isnan())
+
+
 def _single_elements(self, x, y, labels):
     one, ones = x[:, :1], x.view(-1)[3:4]
     return (
