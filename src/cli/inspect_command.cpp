@@ -36,6 +36,7 @@ struct InspectArguments {
   std::string problem, stage = "source", target = "auto", size, caution = "fused", graphs = "auto";
   std::string step;
   std::vector<std::string> disabled, before, after;
+  bool rewrites = false;
 };
 
 std::string passes_text(const Compiled& compiled, const std::string& dumps) {
@@ -45,6 +46,44 @@ std::string passes_text(const Compiled& compiled, const std::string& dumps) {
     text += fmt::format("{:<24} {:>9.2f} {:>8} {:>9}\n", pass.name, pass.seconds * 1e3, pass.nodes,
                         pass.rewrites.total());
   return text + "\n" + print(compiled.graph);
+}
+
+// Of one side's nodes, each a kernel of its own: by the device's rates.
+double seconds_of(const RewriteSide& side, const DeviceDescription& device) {
+  return std::max(side.flops / device.fp32_flops, side.bytes / device.copy_bytes_per_second);
+}
+
+// Positive: the rewrite is worth it.
+Json saving(const RewriteText& one, const DeviceDescription& device) {
+  return {{"flops", one.before.flops - one.after.flops},
+          {"bytes", one.before.bytes - one.after.bytes},
+          {"seconds", seconds_of(one.before, device) - seconds_of(one.after, device)}};
+}
+
+std::string rewrites_text(const Compiled& compiled) {
+  std::string text;
+  for (const RewriteText& one : compiled.passes.rewrites) {
+    const Json saved = saving(one, compiled.device);
+    text += fmt::format("{} %{} ({}), saves {:.3g} Mflop, {:.3g} MB, {:.3g} us\n", one.pass, join(one.names, " %"),
+                        name_of(one.tag), saved["flops"].get<double>() / 1e6, saved["bytes"].get<double>() / 1e6,
+                        saved["seconds"].get<double>() * 1e6);
+    for (const std::string& node : one.before.nodes) text += "  - " + node + "\n";
+    for (const std::string& node : one.after.nodes) text += "  + " + node + "\n";
+    text += "\n";
+  }
+  return text;
+}
+
+Json rewrites_json(const Compiled& compiled) {
+  Json list = Json::array();
+  for (const RewriteText& one : compiled.passes.rewrites)
+    list.push_back({{"pass", one.pass},
+                    {"nodes", one.names},
+                    {"tag", name_of(one.tag)},
+                    {"before", one.before.nodes},
+                    {"after", one.after.nodes},
+                    {"saves", saving(one, compiled.device)}});
+  return list;
 }
 
 std::string kernels_text(const Compiled& compiled) {
@@ -127,6 +166,7 @@ int inspect(const InspectArguments& options, Console& console) {
   compile_options.passes.disabled = options.disabled;
   compile_options.passes.print_before = options.before;
   compile_options.passes.print_after = options.after;
+  compile_options.passes.keep_rewrites = options.rewrites && options.stage == "passes";
   std::string dumps;
   compile_options.passes.dump = [&](const std::string& title, const std::string& dump) {
     dumps += "# " + title + "\n" + dump + "\n";
@@ -140,7 +180,8 @@ int inspect(const InspectArguments& options, Console& console) {
     text = print(graph);
   } else if (options.stage == "passes") {
     const Compiled compiled = compile(std::move(graph), compile_options, CompileStage::kPasses);
-    text = passes_text(compiled, dumps);
+    text = passes_text(compiled, dumps + rewrites_text(compiled));
+    if (options.rewrites) json["rewrites"] = rewrites_json(compiled);
     for (const PassTiming& pass : compiled.passes.passes)
       json["passes"].push_back({{"name", pass.name}, {"seconds", pass.seconds}, {"nodes", pass.nodes}});
   } else if (options.stage == "schedule") {
@@ -200,6 +241,9 @@ void define_inspect(CLI::App& app, Invocation& invocation) {
       ->check(name_of_pass)
       ->default_str("none")
       ->type_name("NAME,...")
+      ->group(kCompiler);
+  app.add_flag("--rewrites", options->rewrites,
+               "With --stage passes: print each rewrite, its nodes before and after, and what it is expected to save")
       ->group(kCompiler);
   app.add_option("--after", options->step, "With --stage tiles: print the tile programs as they are after this step")
       ->default_str("none")

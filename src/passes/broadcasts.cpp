@@ -51,14 +51,26 @@ struct EqualFold {
 
 using Rule = std::optional<Term> (*)(const EqualFold&);
 
+// A sum starts from +0: of −0 alone it is +0, too.
+Term sum_of_one(const EqualFold& fold) {
+  const Term one = fold.shaped(fold.one_as(fold.result().dtype));
+  if (!is_floating(fold.result().dtype)) return one;
+  const Node* made = fold.rewriter.producer(fold.self());
+  const bool is_sum = made && made->op == "aten.add.Tensor" && made->value("other") == kNoValue &&
+                      made->number("other", 1.0) == 0.0 && !std::signbit(made->number("other", 0.0));
+  return is_sum ? one : one + 0.0;
+}
+
 // Integers wrap in either form. Floats: n·x is infinite or NaN where the sum is.
 std::optional<Term> sum(const EqualFold& fold) {
+  if (fold.times == 1) return sum_of_one(fold);
   const Term total = fold.fold(fold.one(), fold.working());
   if (!is_floating(fold.working())) return total * fold.times;
   return fold.as(total * static_cast<double>(fold.times), fold.result().dtype);
 }
 
 std::optional<Term> mean(const EqualFold& fold) {
+  if (fold.times == 1) return sum_of_one(fold);
   return fold.is_only ? fold.fold(fold.one_as(fold.result().dtype)) : fold.fold(fold.one());
 }
 
@@ -108,6 +120,7 @@ std::optional<Term> variance(const EqualFold& fold) {
 // log Σ n·eˣ = log Σ eˣ + log n
 std::optional<Term> logsumexp(const EqualFold& fold) {
   if (!is_floating(fold.rewriter.type(fold.self()).dtype)) return std::nullopt;
+  if (fold.times == 1) return sum_of_one(fold);  // log 1 = +0
   return fold.as(fold.fold(fold.one_as(fold.working())) + std::log(static_cast<double>(fold.times)),
                  fold.result().dtype);
 }
@@ -124,9 +137,22 @@ std::optional<Term> vector_norm(const EqualFold& fold) {
                  fold.result().dtype);
 }
 
+// Of one element: x − log exp x, which is NaN where x is NaN or infinite, and its exponential.
+std::optional<Term> log_softmax(const EqualFold& fold) {
+  if (fold.times != 1 || !is_floating(fold.result().dtype)) return std::nullopt;
+  const Term one = fold.one_as(fold.result().dtype);
+  return one - one;
+}
+
+std::optional<Term> softmax(const EqualFold& fold) {
+  const std::optional<Term> logarithm = log_softmax(fold);
+  return logarithm ? std::optional(*logarithm + 1.0) : std::nullopt;
+}
+
 struct Row {
   Rule rule;
   NumericTag tag;
+  NumericTag of_one = NumericTag::kExact;  // where one element is folded
 };
 
 const std::unordered_map<std::string_view, Row>& rules() {
@@ -148,7 +174,9 @@ const std::unordered_map<std::string_view, Row>& rules() {
       {"argmin.default", {place_of_extreme, kExact}},
       {"var.correction", {variance, kReassociates}},
       {"logsumexp.default", {logsumexp, kReassociates}},
-      {"linalg_vector_norm.default", {vector_norm, kReassociates}},
+      {"linalg_vector_norm.default", {vector_norm, kReassociates, kReassociates}},
+      {"softmax.int", {softmax, kExact}},
+      {"log_softmax.int", {log_softmax, kExact}},
   };
   return table;
 }
@@ -182,20 +210,21 @@ RewriteCounts broadcasts(Graph& graph) {
       if (same[*axis]) fold.times *= shape[*axis];
       else fold.is_only = false;
     }
-    if (fold.times == 1) return false;
+    if (fold.times == 1 && !fold.is_only) return false;
     const std::optional<Term> term = row->second.rule(fold);
     if (!term) return false;
+    const NumericTag tag = fold.times == 1 ? row->second.of_one : row->second.tag;
     const ValueId with = term->id();
     // What was there already, or a view of it, has strides of its own.
     const Node* last = rewriter.producer(with);
     const bool is_new = static_cast<size_t>(with) >= equal.size() && last && class_of(last->op) != OpClass::kView;
     if (is_new) {
-      rewriter.adopt(node.results[0], with, row->second.tag);
+      rewriter.adopt(node.results[0], with, tag);
     } else if (sharing.merge(rewriter.graph(), node.results[0], with)) {
-      rewriter.replace(node.results[0], with, row->second.tag);
+      rewriter.replace(node.results[0], with, tag);
     } else {
       rewriter.define(node.results[0], "aten.clone.default", {{"self", ValueRef{with}}});
-      rewriter.count(row->second.tag);
+      rewriter.count(tag);
     }
     return true;
   });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "ir/text.hpp"
 #include "ir/verifier.hpp"
@@ -11,6 +12,7 @@
 #include "passes/cse.hpp"
 #include "passes/dead_code.hpp"
 #include "passes/destinations.hpp"
+#include "passes/diagonal_products.hpp"
 #include "passes/random_masks.hpp"
 #include "passes/expand.hpp"
 #include "passes/exponents.hpp"
@@ -22,7 +24,9 @@
 #include "passes/linear_sums.hpp"
 #include "passes/loops.hpp"
 #include "passes/mutations.hpp"
+#include "passes/product_chains.hpp"
 #include "passes/rows_first.hpp"
+#include "passes/self_differences.hpp"
 #include "passes/statistics.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -50,10 +54,13 @@ constexpr Pass kPasses[] = {
     {"exponents", exponents, kReassociates},
     {"identities", identities, kReassociates},
     {"extremes_first", extremes_first, kReassociates},
+    {"diagonal_products", diagonal_products},
+    {"product_chains", product_chains, kReassociates},
     {"linear_sums", linear_sums, kReassociates},
     {"convolution_sums", convolution_sums, kReassociates},
     {"position_means", position_means, kReassociates},
     {"broadcasts", broadcasts, kReassociates},
+    {"self_differences", self_differences, kReassociates},
     {"rows_first", rows_first, kReassociates},
     {"random_masks", random_masks},
     {"cse", cse},
@@ -114,7 +121,11 @@ PassReport run_passes(Graph& graph, const PassOptions& options) {
   for (const auto& pass : kPasses) {
     if (!pass.required && names(options.disabled, pass.name)) continue;
     if (names(options.print_before, pass.name)) options.dump("before " + std::string(pass.name), print(graph));
+    const std::optional<Graph> before = options.keep_rewrites ? std::optional(graph) : std::nullopt;
     report.passes.push_back(run(graph, pass));
+    if (before)
+      for (auto& text : rewrites_of(pass.name, report.passes.back().rewrites, *before, graph))
+        report.rewrites.push_back(std::move(text));
     if (names(options.print_after, pass.name)) options.dump("after " + std::string(pass.name), print(graph));
   }
   return report;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/graph.hpp"
+#include "passes/rewrite_text.hpp"
 #include "passes/rewriter.hpp"
 
 namespace kw {
@@ -17,6 +18,7 @@ struct PassOptions {
   std::vector<std::string> print_after;
   // Receives the printed graph under a title such as "after cse". Required where something is to be printed.
   std::function<void(const std::string& title, const std::string& text)> dump;
+  bool keep_rewrites = false;  // as PassReport::rewrites: a copy of the graph a pass
 };
 
 struct PassTiming {
@@ -28,6 +30,7 @@ struct PassTiming {
 
 struct PassReport {
   std::vector<PassTiming> passes;
+  std::vector<RewriteText> rewrites;
   double seconds() const;
 };
 

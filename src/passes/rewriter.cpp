@@ -34,6 +34,9 @@ void Rewriter::enter(Node& node) {
     id = resolve(id);
   });
   location_ = node.location;
+  entered_ = Rewrite{};
+  entered_.first = static_cast<NodeId>(graph_.nodes.size());
+  counted_before_ = counts_.by_tag;
   // A view of what lies elsewhere by now does so too.
   if (!moved || class_of(node.op) != OpClass::kView || node.results.size() != 1) return;
   const auto type = infer_view(graph_, node);
@@ -50,6 +53,15 @@ void Rewriter::keep(Node&& node) {
     graph_.values[node.results[i]].result_index = static_cast<int>(i);
   }
   graph_.nodes.push_back(std::move(node));
+}
+
+void Rewriter::note(NodeId visited) {
+  if (counts_.by_tag == counted_before_) return;
+  constexpr auto kMoves = static_cast<size_t>(NumericTag::kReassociates);
+  entered_.tag = counts_.by_tag[kMoves] > counted_before_[kMoves] ? NumericTag::kReassociates : NumericTag::kExact;
+  entered_.visited = visited;
+  entered_.last = static_cast<NodeId>(graph_.nodes.size());
+  counts_.places.push_back(std::move(entered_));
 }
 
 void Rewriter::finish() {
@@ -133,6 +145,7 @@ void Rewriter::replace(ValueId result, ValueId with, NumericTag tag) {
   KW_ASSERT(type(result).shape == type(with).shape && type(result).dtype == type(with).dtype,
             "%" + graph_.values[result].name + " is replaced by a value of another type");
   replaced_[result] = with;
+  entered_.with = graph_.values[with].name;
   counts_.add(tag);
 }
 

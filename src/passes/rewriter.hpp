@@ -16,8 +16,17 @@ namespace kw {
 enum class NumericTag { kExact, kReassociates };
 std::string_view name_of(NumericTag tag);
 
+// Where a rule rewrote.
+struct Rewrite {
+  NumericTag tag = NumericTag::kExact;
+  NodeId visited = kNoNode;    // the node that the rule was asked about, in the graph before the pass
+  NodeId first = 0, last = 0;  // what was written for it, in the graph behind the pass; `last` is behind the last
+  std::string with;            // the name of the value that is read in its place, where that is another one
+};
+
 struct RewriteCounts {
   std::array<int64_t, 2> by_tag{};  // indexed by NumericTag
+  std::vector<Rewrite> places;      // of a pass that is one walk of a Rewriter; empty for others
   void add(NumericTag tag) { ++by_tag[static_cast<size_t>(tag)]; }
   int64_t total() const { return by_tag[0] + by_tag[1]; }
   NumericTag worst() const;
@@ -32,9 +41,11 @@ class Rewriter {
   // it.
   template <typename Rule>  // bool(Node&)
   RewriteCounts run(Rule&& rule) {
+    NodeId visited = 0;
     for (auto& node : begin()) {
       enter(node);
       if (!rule(node)) keep(std::move(node));
+      note(visited++);
     }
     finish();
     return counts_;
@@ -71,6 +82,7 @@ class Rewriter {
   std::vector<Node>& begin();
   void enter(Node& node);
   void keep(Node&& node);
+  void note(NodeId visited);
   void finish();
   ValueId resolve(ValueId id) const { return static_cast<size_t>(id) < replaced_.size() ? replaced_[id] : id; }
   std::string unique_name(std::string_view wanted);
@@ -82,13 +94,16 @@ class Rewriter {
   std::unordered_map<std::string, int> names_;  // taken, with the last suffix tried
   std::string location_;
   RewriteCounts counts_;
+  Rewrite entered_;                          // of the node that is visited
+  std::array<int64_t, 2> counted_before_{};  // by tag, when it was entered
 };
 
 // How many operands and outputs name each value, as the graph is when it is made. Later values are read by nobody.
 class Reads {
  public:
   explicit Reads(const Graph& graph);
-  bool is_once(ValueId id) const { return static_cast<size_t>(id) < counts_.size() && counts_[id] == 1; }
+  int of(ValueId id) const { return static_cast<size_t>(id) < counts_.size() ? counts_[id] : 0; }
+  bool is_once(ValueId id) const { return of(id) == 1; }
 
  private:
   std::vector<int> counts_;

@@ -161,7 +161,8 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   if (options.caution >= Caution::kExactConvolutions) graph.tf32_convolutions = false;
   // A norm that nothing is fused with is one operator; and what the algebra makes of infinities may be what failed.
   if (options.caution >= Caution::kUnfused)
-    passes.disabled.insert(passes.disabled.end(), {"statistics", "linear_sums", "convolution_sums", "position_means"});
+    passes.disabled.insert(passes.disabled.end(), {"statistics", "linear_sums", "convolution_sums", "position_means",
+                                                   "product_chains", "self_differences"});
   compiled.passes = run_passes(graph, passes);
   if (options.caution == Caution::kUnfused || options.caution == Caution::kLibrary) separate_groups(graph);
   compiled.graph = std::move(graph);

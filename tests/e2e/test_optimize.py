@@ -212,6 +212,25 @@ def test_inspect_shows_tile_programs_after_a_step(kw):
 
 
 @pytest.mark.slow
+def test_inspect_shows_each_rewrite(kw):
+    problem = kw.file("sums.py", GOOD.replace("torch.softmax(", "torch.relu(").replace(", dim=-1)", ").relu()"))
+    plain = kw("inspect", problem, "--stage", "passes", "--target", "cpu")
+    shown = kw("inspect", problem, "--stage", "passes", "--target", "cpu", "--rewrites", "--json", "inspect.json")
+    assert plain.code == 0 and shown.code == 0, plain.text + shown.text
+    assert "saves" not in plain.out
+    report = json.loads((kw.folder / "inspect.json").read_text())
+    (relu,) = [one for one in report["rewrites"] if one["pass"] == "identities"]
+    assert relu["tag"] == "exact" and relu["nodes"] == ["relu_1"] and len(relu["before"]) == 1
+    assert relu["before"][0].startswith("%relu_1 = aten.relu.default(self=%relu)")
+    assert relu["after"] == ["%relu_1 is %relu"]
+    assert relu["saves"]["flops"] == 16 * 64 and relu["saves"]["bytes"] == 2 * 4 * 16 * 64
+    assert relu["saves"]["seconds"] > 0
+    lines = shown.out.splitlines()
+    at = next(place for place, line in enumerate(lines) if line.startswith("identities %relu_1 (exact), saves "))
+    assert lines[at + 1 : at + 3] == ["  - " + relu["before"][0], "  + " + relu["after"][0]]
+
+
+@pytest.mark.slow
 def test_measure_without_a_candidate(kw):
     result = kw("measure", kw.file("good.py", GOOD), "--baseline", "eager", "--budget", 0.5, "--json", "-")
     assert result.code == 0, result.text

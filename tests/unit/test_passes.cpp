@@ -120,3 +120,72 @@ TEST(Pipeline, RefusesAnUnknownPass) {
   options.disabled = {"css"};
   EXPECT_THROW(run_passes(graph, options), Error);
 }
+
+namespace {
+
+// The texts of one pass's rewrites of a graph.
+std::vector<RewriteText> rewrites_in(const char* text, const std::string& pass) {
+  Graph graph = parse_graph(text);
+  PassOptions options;
+  options.keep_rewrites = true;
+  std::vector<RewriteText> rewrites = run_passes(graph, options).rewrites;
+  std::erase_if(rewrites, [&](const RewriteText& one) { return one.pass != pass; });
+  return rewrites;
+}
+
+constexpr const char* kSums = R"(graph Sums {
+  input %x : f32[32, 8] user args.0
+  input %w : f32[64, 8] parameter "w" access "self.w"
+  %linear = aten.linear.default(input=%x, weight=%w) : f32[32, 64]
+  %sum = aten.sum.dim_IntList(self=%linear, dim=[1], keepdim=true) : f32[32, 1]
+  %negative = aten.neg.default(self=%sum) : f32[32, 1]
+  %absolute = aten.abs.default(self=%negative) : f32[32, 1]
+  return %absolute
+}
+)";
+
+}  // namespace
+
+TEST(Rewrites, HaveTheNodesThatNothingReadsAnyMoreAndThoseInTheirPlace) {
+  const auto sums = rewrites_in(kSums, "linear_sums");
+  ASSERT_EQ(sums.size(), 1u);
+  EXPECT_EQ(sums[0].tag, NumericTag::kReassociates);
+  EXPECT_EQ(sums[0].names, (std::vector<std::string>{"linear", "sum"}));
+  ASSERT_EQ(sums[0].before.nodes.size(), 2u);
+  EXPECT_EQ(sums[0].before.nodes[0], "%linear = aten.linear.default(input=%x, weight=%w) : f32[32, 64]");
+  EXPECT_EQ(sums[0].before.flops, 2.0 * 32 * 64 * 8 + 32 * 64);
+  EXPECT_EQ(sums[0].before.bytes, 4.0 * (32 * 8 + 64 * 8 + 2 * 32 * 64 + 32));
+  ASSERT_EQ(sums[0].after.nodes.size(), 3u);  // of the matrix, times x, of that
+  EXPECT_TRUE(sums[0].after.nodes[2].starts_with("%sum = aten.sum.dim_IntList(self=%mul, ")) << sums[0].after.nodes[2];
+  EXPECT_EQ(sums[0].after.flops, 64.0 * 8 + 2 * 32 * 8);
+}
+
+TEST(Rewrites, OfANodeThatChangesInPlaceHaveBothForms) {
+  const auto identities = rewrites_in(kSums, "identities");
+  ASSERT_EQ(identities.size(), 1u);
+  EXPECT_EQ(identities[0].names, (std::vector<std::string>{"negative", "absolute"}));
+  EXPECT_EQ(identities[0].after.nodes,
+            (std::vector<std::string>{"%absolute = aten.abs.default(self=%sum) : f32[32, 1]"}));
+  EXPECT_EQ(identities[0].tag, NumericTag::kExact);
+}
+
+TEST(Rewrites, OfAValueThatIsAnotherNameIt) {
+  const auto shared = rewrites_in(kTwice, "cse");
+  ASSERT_EQ(shared.size(), 1u);
+  EXPECT_EQ(shared[0].before.nodes, (std::vector<std::string>{"%b = aten.exp.default(self=%x) : f32[4]"}));
+  EXPECT_EQ(shared[0].after.nodes, (std::vector<std::string>{"%b is %a"}));
+  EXPECT_EQ(shared[0].before.bytes - shared[0].after.bytes, 32.0);
+}
+
+TEST(Rewrites, OfAPassWithoutPlacesAreOne) {
+  const auto dead = rewrites_in(kSums, "dead_code");
+  ASSERT_EQ(dead.size(), 1u);
+  EXPECT_EQ(dead[0].names, (std::vector<std::string>{"linear", "negative"}));
+  EXPECT_TRUE(dead[0].after.nodes.empty());
+  EXPECT_EQ(dead[0].before.flops, 0.0);  // the rewrites before have saved that
+}
+
+TEST(Rewrites, AreKeptOnDemandOnly) {
+  Graph graph = parse_graph(kSums);
+  EXPECT_TRUE(run_passes(graph).rewrites.empty());
+}
