@@ -37,8 +37,17 @@ def _both(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     return product, torch.sigmoid(product) * product
 
 
+def _picking_one(drawn: list[Tensor]) -> list[Tensor]:
+    rows, depth = drawn[0].shape
+    places = torch.arange(rows) % depth
+    scales = 2.0 ** -(places[:depth] % 2 * 30.0)
+    return [torch.nn.functional.one_hot(places, depth).to(drawn[0].dtype), drawn[1] * scales[:, None]]
+
+
 CASES = [
     Case("mm", torch.mm, ((70, 45), (45, 33))),
+    # Each row meets one number of a column alone, however small that is; many others of the column are large.
+    Case("rows_that_pick_one", torch.mm, ((70, 64), (64, 33)), arrange=_picking_one),
     Case("mm_left_transposed", torch.mm, ((70, 45), (45, 33)), arrange=transposed(0)),
     Case("mm_right_transposed", torch.mm, ((70, 45), (45, 33)), arrange=transposed(1)),
     Case("mm_both_transposed", torch.mm, ((70, 45), (45, 33)), arrange=transposed(0, 1)),

@@ -115,6 +115,12 @@ CASES = [
         rows=2,
     ),
     Norm("transposed", lambda: nn.ConvTranspose2d(5, 18, 3, padding=1), lambda: nn.BatchNorm2d(18), (2, 5, 7, 6)),
+    Norm(
+        "transposed_in_three_dimensions",
+        lambda: nn.ConvTranspose3d(4, 18, 3, stride=2, padding=1, output_padding=1),
+        lambda: nn.BatchNorm3d(18),
+        (2, 4, 3, 2, 4),
+    ),
     Norm("without_parameters", lambda: nn.Conv2d(5, 18, 3), lambda: nn.BatchNorm2d(18, affine=False), (2, 5, 9, 11)),
     Norm(
         "without_running_statistics",

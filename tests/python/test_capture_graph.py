@@ -120,6 +120,28 @@ def test_channels_last_reaches_the_output():
     assert graph["values"][-1]["strides"] == [60, 1, 15, 3]
 
 
+CONVOLUTIONS = [
+    nn.Conv2d(8, 16, 3, padding=1),
+    nn.Conv2d(8, 8, 3, groups=8),
+    nn.ConvTranspose2d(8, 16, 3, stride=2, output_padding=1),
+    nn.Conv3d(8, 16, 3, dilation=2),
+    nn.Conv3d(8, 8, 3, groups=8),
+    nn.ConvTranspose3d(8, 16, 3),
+]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("layer", CONVOLUTIONS, ids=str)
+def test_convolutions_of_channels_last_are_channels_last(layer, device):
+    """As oneDNN and cuDNN return them, the latter also where there is none to be asked."""
+    shape = (2, 8, 6, 6) if isinstance(layer, (nn.Conv2d, nn.ConvTranspose2d)) else (2, 8, 6, 6, 6)
+    layout = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
+    x = torch.randn(shape)
+    for argument in (x, x.to(memory_format=layout)):
+        graph = export.export_module(layer, (argument,), device=device)
+        assert graph["values"][-1]["strides"] == list(layer(argument).stride())
+
+
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (0,)])
 def test_empty_tensors(shape):
     compare(module_of(lambda self, x: (x + 1, x.sum())), torch.randn(shape))

@@ -16,6 +16,18 @@ from kernelwright import library
 from kernelwright.capture import export
 from test_emitted_modes import load
 
+class TwoLayers(torch.nn.Module):
+    """What is made of each layer's weights has more than a megabyte, which is freed elsewhere as soon as nothing reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (torch.nn.Linear(600, 600) for _ in range(2))
+        self.scale = torch.nn.Parameter(torch.rand(600, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(torch.relu(F.linear(x, self.first.weight * self.scale)), self.second.weight * self.scale)
+
+
 X = torch.randn(8, 96, generator=torch.Generator().manual_seed(1))
 
 
@@ -60,6 +72,13 @@ def counted(tmp_path: Path) -> Counted:
 def test_weights_are_prepared_once_while_they_stay(counted: Counted) -> None:
     for call in range(3):
         counted.check(X + call, 1)
+
+
+def test_large_tensors_are_kept_though_nothing_reads_them_there(tmp_path: Path) -> None:
+    x = torch.randn(4, 600, generator=torch.Generator().manual_seed(3))
+    layers = Counted(TwoLayers().eval(), tmp_path, x)
+    for _ in range(2):
+        layers.check(x, 1)
 
 
 def test_whatever_changes_a_weight_is_noticed(counted: Counted) -> None:

@@ -156,12 +156,6 @@ def test_what_is_not_taken_stays_the_librarys(name: str) -> None:
     assert compiled(LIBRARYS[name])["library_ops"] in (["aten.lstm"], ["aten.rnn_tanh"])
 
 
-def test_the_cpu_has_the_library() -> None:
-    module, arguments = LARGE["rnn"].build()
-    emitted = library.compile_graph(export.export_module(module, tuple(arguments)), "cpu")
-    assert emitted["library_ops"] == ["aten.rnn_tanh"]
-
-
 def test_layers_without_a_batch_are_taken() -> None:
     emitted = compile_for_gpu(Layer(Case("", "GRU", 8, 16, 2)), torch.randn(40, 8))
     assert emitted["library_ops"] == []
