@@ -48,7 +48,7 @@
 // (src/tile/consumers.hpp); with `programs` among them, so many programs are started, each of which does one pair after
 // another. `cache_hints` has loads say what other blocks, or a later walk, will read again (src/lower/cache_hints.hpp).
 // With `narrow_products` tiles are multiplied as such also where a side has fewer than the 16 points that tensor cores
-// want. With `serpentine` a walk that reads again what the one before it read goes the other way (src/lower/serpentine.hpp).
+// want. With `serpentine` a walk that reads what the one before it read goes the other way (src/lower/serpentine.hpp).
 #pragma once
 
 #include <cstdint>
@@ -122,10 +122,10 @@ struct KernelSchedule {
   bool cache_hints = false;  // loads along folded axes say what the cache should keep
   bool serpentine = false;   // a walk over what the walk before has read turns round
   bool approximate = false;  // functions may be a few places of their last digit off
-  bool wide_accesses = false;  // elements side by side are read and written together
-  bool in_order = false;       // scatters store in the order of their points
+  bool wide_accesses = false;    // elements side by side are read and written together
+  bool in_order = false;         // scatters store in the order of their points
   bool narrow_products = false;  // products of tiles may have sides of fewer than 16 points
-  int owners = 0;              // threads from which on each owns a range of the places; 0: one thread has them all
+  int owners = 0;                // threads from which on each owns a range of the places; 0: one thread has them all
   int warps = 4;
   int max_registers = 0;  // a thread may take; 0: as many as the compiler likes
   bool operator==(const KernelSchedule&) const = default;

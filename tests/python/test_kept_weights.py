@@ -16,6 +16,7 @@ from kernelwright import library
 from kernelwright.capture import export
 from test_emitted_modes import load
 
+
 class TwoLayers(torch.nn.Module):
     """What is made of each layer's weights has more than a megabyte, which is freed elsewhere as soon as nothing reads it."""
 

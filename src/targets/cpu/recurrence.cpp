@@ -10,8 +10,8 @@ using namespace plan;
 
 namespace {
 
-constexpr int64_t kUnitsOfVector = 16;       // floats of the widest SIMD registers
-constexpr int64_t kMostUnits = 1024;  // a gate's weights are one tile
+constexpr int64_t kUnitsOfVector = 16;  // floats of the widest SIMD registers
+constexpr int64_t kMostUnits = 1024;    // a gate's weights are one tile
 constexpr int64_t kMostRows = 512;
 
 const ParameterTable& recurrence_blocks() {
