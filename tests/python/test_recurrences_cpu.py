@@ -14,7 +14,7 @@ from kernelwright import library
 from kernelwright.capture import export
 
 TAKEN = [case for case in CASES if case.dtype == torch.float32]
-BLOCKS = [{"samples": 2, "rows": 3, "columns": 16}, {"samples": 5, "rows": 64, "columns": 64}]
+BLOCKS = [{"samples": 2, "block_rows": 3, "block_columns": 16}, {"samples": 5, "block_rows": 64, "block_columns": 64}]
 
 
 def graph_of(case: Case) -> tuple[torch.nn.Module, list[torch.Tensor], Any]:

@@ -17,8 +17,13 @@ constexpr int64_t kMostRows = 512;
 const ParameterTable& recurrence_blocks() {
   static const ParameterTable table({
       {.name = "samples", .least = 1, .most = 256, .unsaid = 8, .powers_of_two = false, .tried = {1, 2, 4, 8, 16, 32}},
-      {.name = "rows", .least = 1, .most = 1024, .unsaid = 256, .powers_of_two = false, .tried = {64, 128, 256, 512}},
-      {.name = "columns", .least = 16, .most = 1024, .unsaid = 64, .tried = {32, 64, 128}},
+      {.name = "block_rows",
+       .least = 1,
+       .most = 1024,
+       .unsaid = 256,
+       .powers_of_two = false,
+       .tried = {64, 128, 256, 512}},
+      {.name = "block_columns", .least = 16, .most = 1024, .unsaid = 64, .tried = {32, 64, 128}},
   });
   return table;
 }
@@ -34,8 +39,8 @@ Parameters default_recurrence_blocks(const LoweredGroup& group, const DeviceDesc
   const int64_t threads = std::max<int64_t>(device.units, 1);
   const int64_t blocks = ceil_divide(one.batch, threads * 16) * threads;
   return {{"samples", ceil_divide(one.batch, blocks)},
-          {"rows", std::clamp<int64_t>(one.steps * one.batch, 1, kMostRows)},
-          {"columns", 64}};
+          {"block_rows", std::clamp<int64_t>(one.steps * one.batch, 1, kMostRows)},
+          {"block_columns", 64}};
 }
 
 std::vector<ParameterRange> space_of_recurrences(const LoweredGroup&, const DeviceDescription&) {
@@ -45,8 +50,8 @@ std::vector<ParameterRange> space_of_recurrences(const LoweredGroup&, const Devi
 ScheduledGroup lower_recurrence(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   const ParameterTable& table = recurrence_blocks();
   return recurrence_loops(group, {.samples = table.read(parameters, "samples"),
-                                  .rows = table.read(parameters, "rows"),
-                                  .columns = table.read(parameters, "columns"),
+                                  .rows = table.read(parameters, "block_rows"),
+                                  .columns = table.read(parameters, "block_columns"),
                                   .vector = kUnitsOfVector});
 }
 
