@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kUnitsOfVector = 16;  // floats of the widest SIMD registers
 constexpr int64_t kMostUnits = 1024;    // a gate's weights are one tile
-constexpr int64_t kMostRows = 512;
+constexpr int64_t kMostRowsOfProducts = 512;
 
 const ParameterTable& recurrence_blocks() {
   static const ParameterTable table({
@@ -39,7 +39,7 @@ Parameters default_recurrence_blocks(const LoweredGroup& group, const DeviceDesc
   const int64_t threads = std::max<int64_t>(device.units, 1);
   const int64_t blocks = ceil_divide(one.batch, threads * 16) * threads;
   return {{"samples", ceil_divide(one.batch, blocks)},
-          {"block_rows", std::clamp<int64_t>(one.steps * one.batch, 1, kMostRows)},
+          {"block_rows", std::clamp<int64_t>(one.steps * one.batch, 1, kMostRowsOfProducts)},
           {"block_columns", 64}};
 }
 
