@@ -18,7 +18,7 @@ Tensor = torch.Tensor
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="Triton's kernels need a GPU")
 
 # Scores of many features are larger than those of small cases, and so is the error of their exponentials.
-MANY_FEATURES = 4
+MANY_FEATURES = 8
 BLOCKS = {"block_m": 64, "block_n": 64, "stages": 3, "num_warps": 4, "bulk": 1}
 
 
