@@ -69,7 +69,7 @@ class RecurrenceLoopKernels : ProductKernels {
   }
 
   // Products lie as the layers' input does: steps first, or samples.
-  bool steps_first() const { return one_.input.strides[0] >= one_.input.strides[1]; }
+  bool steps_first() const { return one_.products || one_.input.strides[0] >= one_.input.strides[1]; }
   Shape products_shape() const {
     if (steps_first()) return {one_.steps, one_.batch, one_.rows()};
     return {one_.batch, one_.steps, one_.rows()};
@@ -191,7 +191,7 @@ class RecurrenceLoopKernels : ProductKernels {
   }
 
   std::vector<Index> of_products(const Index& time, const Index& sample, const Index& row) const {
-    if (one_.products || steps_first()) return {time, sample, row};
+    if (steps_first()) return {time, sample, row};
     return {sample, time, row};
   }
 

@@ -92,3 +92,29 @@ def test_infinities_and_nan_are_pytorchs(tmp_path: Path) -> None:
 def test_a_parameter_that_there_is_not_is_named() -> None:
     with pytest.raises(Exception, match="'block_m'"):
         scheduled(graph_of(TAKEN[0])[2], {"block_m": 16})
+
+
+class Cells(torch.nn.Module):
+    """A loop over cells that forward writes out."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.cell = getattr(torch.nn, kind)(32, 64)
+
+    def forward(self, x: torch.Tensor, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        made = []
+        for step in range(len(x)):
+            found = self.cell(x[step], states if len(states) > 1 else states[0])
+            states = found if isinstance(found, tuple) else (found,)
+            made.append(states[0])
+        return torch.stack(made), states[-1]
+
+
+@pytest.mark.parametrize("kind", ["RNNCell", "LSTMCell"])
+def test_loops_over_cells_are_walked(kind: str, tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    module = Cells(kind).eval()
+    arguments = [torch.randn(24, 6, 32), *(torch.randn(6, 64) for _ in range(1 if kind == "RNNCell" else 2))]
+    emitted = library.compile_graph(export.export_module(module, tuple(arguments)), "cpu")
+    assert [one["scheduler"] for one in emitted["schedule"]["groups"]].count("recurrence") == 1
+    assert_is_pytorchs(module, arguments, emitted["source"], tmp_path)
