@@ -12,7 +12,6 @@ namespace {
 using kernel::BufferRole;
 using kernel::ExprId;
 using kernel::Index;
-using kernel::kNoExpr;
 using kernel::ScalarOp;
 using kernel::Symbol;
 using kernel::symbol_index;

@@ -49,7 +49,8 @@ std::vector<ParameterRange> space_of_recurrences(const LoweredGroup&, const Devi
 
 ScheduledGroup lower_recurrence(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   const ParameterTable& table = recurrence_blocks();
-  return recurrence_loops(group, {.samples = table.read(parameters, "samples"),
+  const Recurrence& one = *group.recurrence;
+  return recurrence_loops(group, {.samples = std::min(table.read(parameters, "samples"), one.batch),
                                   .rows = table.read(parameters, "block_rows"),
                                   .columns = table.read(parameters, "block_columns"),
                                   .vector = kUnitsOfVector});
