@@ -1,5 +1,6 @@
 """What capture makes of calls, results, types, names and places: every graph is run again with PyTorch's ops and compared with the module itself."""
 
+import copy
 import json
 import time
 
@@ -140,6 +141,18 @@ def test_convolutions_of_channels_last_are_channels_last(layer, device):
     for argument in (x, x.to(memory_format=layout)):
         graph = export.export_module(layer, (argument,), device=device)
         assert graph["values"][-1]["strides"] == list(layer(argument).stride())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("layer", CONVOLUTIONS, ids=str)
+def test_results_lie_as_the_library_of_a_small_convolution_lays_them(layer, dtype):
+    """One sample, which oneDNN computes of some layers only, and other dtypes."""
+    layer = copy.deepcopy(layer).to(dtype)
+    is_plane = isinstance(layer, (nn.Conv2d, nn.ConvTranspose2d))
+    x = torch.randn((1, 8, 6, 6) if is_plane else (1, 8, 6, 6, 6), dtype=dtype)
+    argument = x.to(memory_format=torch.channels_last if is_plane else torch.channels_last_3d)
+    graph = export.export_module(layer, (argument,), device="cpu")
+    assert graph["values"][-1]["strides"] == list(layer(argument).stride())
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (0,)])

@@ -15,6 +15,7 @@ import torch._decomp
 from torch.fx.proxy import TracerBase
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+from torch.utils._mode_utils import no_dispatch
 
 from .. import errors
 
@@ -251,6 +252,7 @@ def surroundings(is_user_file: Callable[[str], bool]) -> Iterator[None]:
             stack.enter_context(mock.patch.object(TracerBase, "_filter_traceback_frames", user_frames))
         stack.enter_context(mock.patch.object(torch, "manual_seed", refuse_seed))
         stack.enter_context(_recurrent_layers())
+        stack.enter_context(mock.patch.object(torch._C, "_select_conv_backend", _library_of_convolution()))
         stack.enter_context(
             mock.patch.object(torch._C, "_conv_determine_backend_memory_format", _layout_of_convolution)
         )
@@ -264,17 +266,33 @@ def surroundings(is_user_file: Callable[[str], bool]) -> Iterator[None]:
             )
 
 
+_pytorchs_library = torch._C._select_conv_backend
 _pytorchs_layout = torch._C._conv_determine_backend_memory_format
 
 
-def _layout_of_convolution(image: torch.Tensor, filters: torch.Tensor, backend: Any) -> torch.memory_format:
-    """How a convolution's result lies: as cuDNN has it, and oneDNN in three dimensions, channels last where the image or
-    the filters are. PyTorch asks the library at hand, which on a machine without a GPU is no cuDNN, and of fake tensors in
-    three dimensions does not know that it would be oneDNN."""
+def _library_of_convolution() -> Callable[..., Any]:
+    """Which library computes a convolution on a CPU, on which the layout of its result depends. PyTorch would take fake
+    tensors for those of another device, and torch.export turns oneDNN off."""
+    is_enabled = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+
+    def real(tensor: torch.Tensor | None) -> torch.Tensor | None:
+        return None if tensor is None else torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+
+    def select(image: torch.Tensor, filters: torch.Tensor, **options: Any) -> Any:
+        if image.device.type != "cpu":
+            return _pytorchs_library(image, filters, **options)
+        with no_dispatch(), torch.backends.mkldnn.flags(enabled=is_enabled):
+            return _pytorchs_library(real(image), real(filters), **options | {"bias": real(options.get("bias"))})
+
+    return select
+
+
+def _layout_of_convolution(image: torch.Tensor, filters: torch.Tensor, library: Any) -> torch.memory_format:
+    """How a convolution's result lies. On a GPU as cuDNN has it, channels last where the image or the filters are: PyTorch
+    asks the library at hand, which on a machine without a GPU is no cuDNN."""
     layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
-    is_asked = image.device.type == "cpu" and (image.dim() == 4 or image.dtype != torch.float32)
-    if image.dim() not in layouts or is_asked:
-        return _pytorchs_layout(image, filters, backend)
+    if image.dim() not in layouts or image.device.type == "cpu":
+        return _pytorchs_layout(image, filters, library)
     last = layouts[image.dim()]
     is_last = any(torch._prims_common.suggest_memory_format(tensor) == last for tensor in (image, filters))
     return last if is_last and image.dtype != torch.float64 else torch.contiguous_format
