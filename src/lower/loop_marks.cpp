@@ -79,8 +79,7 @@ class Counter {
 };
 
 bool is_side_by_side(const tile::Program& program, const tile::Access& access, Symbol lane) {
-  const auto parts = kernel::linear_in(tile::offset_of(program, access), lane);
-  return parts && parts->coefficient == Index(1) && access.mask == kNoValue &&
+  return tile::stride_along(program, access, lane) == Index(1) && access.mask == kNoValue &&
          std::all_of(access.coordinates.begin(), access.coordinates.end(),
                      [](const tile::Coordinate& at) { return at.value == kNoValue; });
 }
@@ -205,8 +204,8 @@ class Marker {
         !tile::has_lane(place.lanes, outer.lane) || stride_of(program_, place, inner.lane) != 1 ||
         !is_side_by_side(program_, load.access, outer.lane))
       return false;
-    const auto across = kernel::linear_in(tile::offset_of(program_, load.access), inner.lane);
-    return across && !(across->coefficient == Index(0)) && !kernel::uses(across->coefficient, outer.lane);
+    const auto across = tile::stride_along(program_, load.access, inner.lane);
+    return across && *across != Index(0) && !kernel::uses(*across, outer.lane);
   }
 
   // Is something taken along the lane? Shares of it are not folded together.
@@ -229,11 +228,23 @@ class Marker {
     for (Symbol lane : sum.lanes)
       if (has(1, lane) != has(2, lane)) column = lane;
     if (column < 0) return;
-    const TilePlace& right = plan_.places[dot.operands[has(1, column) ? 1 : 2]];
+    const bool turned = has(1, column);
+    step.product.load = load_in_memory(dot.operands[turned ? 2 : 1]);
+    const TilePlace& right = plan_.places[dot.operands[turned ? 1 : 2]];
     const bool is_dense = stride_of(program_, right, column) == 1 && stride_of(program_, sum, column) == 1;
     const DType dtype = program_.values[dot.results[0]].type.dtype;
     const bool is_float = dtype == DType::f32 || is_narrow_float(dtype);
     step.product.way = is_dense && is_float ? Product::Way::kCall : Product::Way::kColumns;
+  }
+
+  // The load of what is read where it lies; nullptr of what is not.
+  const Instruction* load_in_memory(Value value) const {
+    const Instruction* load = nullptr;
+    if (plan_.places[value].home == Home::kMemory)
+      tile::for_each(program_.body, [&](const Instruction& one) {
+        if (one.kind == Kind::kLoad && one.results[0] == value) load = &one;
+      });
+    return load;
   }
 
   // Rows of a walk that goes along them in memory: side by side they would be gathered.

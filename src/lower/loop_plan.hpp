@@ -28,7 +28,8 @@ struct Product {
     kCall,     // by a function that keeps blocks of sums in registers
   };
   Way way = Way::kSums;
-  tile::Symbol column = -1;  // the innermost lane of the result that only one operand has; -1: none
+  const tile::Instruction* load = nullptr;  // of the operand without the column, where it is read from memory
+  tile::Symbol column = -1;                 // the innermost lane of the result that only one operand has; -1: none
 };
 
 struct LoopStep {

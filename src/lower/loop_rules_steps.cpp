@@ -282,6 +282,16 @@ class StepChecker {
     require(is_dot || step.product.way == Product::Way::kSums, "what is no dot is computed as one");
     require((step.product.column >= 0) == (step.product.way != Product::Way::kSums),
             "a dot has columns, but no lane of them, or the other way round");
+    if (step.product.column < 0) return check_threads(step);  // dots are not marked yet
+    for (Value operand : step.instruction->operands) {
+      const Instruction* load = step.product.load;
+      require(plan_.places[operand].home != Home::kMemory || (load && load->results[0] == operand),
+              "'%{}' is read from memory, but the dot does not say by which load", name(operand));
+    }
+    check_threads(step);
+  }
+
+  void check_threads(const LoopStep& step) const {
     if (step.shared <= 1) return;
     require(step.body.size() == 1 && step.body[0].shared == step.shared - 1,
             "threads share it with a loop that is not all it does");

@@ -56,8 +56,8 @@ class OperandFinder {
       return false;
     const auto is_counted = [](const tile::Coordinate& at) { return at.value == tile::kNoValue; };
     const auto has_distance = [&](Symbol lane) {
-      const auto parts = kernel::linear_in(tile::offset_of(program_, load.access), lane);
-      return parts && kernel::as_constant(parts->coefficient);
+      const auto stride = tile::stride_along(program_, load.access, lane);
+      return stride && kernel::as_constant(*stride);
     };
     return std::all_of(load.access.coordinates.begin(), load.access.coordinates.end(), is_counted) &&
            std::all_of(type.lanes.begin(), type.lanes.end(), has_distance);

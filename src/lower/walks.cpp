@@ -53,8 +53,7 @@ std::vector<bool> find_rows_in_memory(const tile::Program& program, const std::v
 
 bool lies_in_rows(const tile::Program& program, const Instruction& load, Symbol along) {
   if (!reads_plainly(load) || load.access.mask != tile::kNoValue) return false;
-  const auto parts = kernel::linear_in(tile::offset_of(program, load.access), along);
-  return parts && parts->coefficient == tile::Index(1) &&
+  return tile::stride_along(program, load.access, along) == tile::Index(1) &&
          program.buffers[load.access.buffer].dtype == program.values[load.results[0]].type.dtype;
 }
 

@@ -29,9 +29,6 @@ constexpr double kLibraryShareInterleaved = 0.15;  // in transposed ones with st
 constexpr double kLibraryShareOfExactConvolutions = 0.5;  // of the rate of f32
 // Of those in groups, a kernel for each, on an H100: 0.1 GFLOP took 47 µs, 3.2 GFLOP 270.
 constexpr double kLibrarySecondsOfGroup = 40e-6, kLibraryShareOfGroups = 0.2;
-// Of a recurrent layer, for each step in each layer and direction; and of the rate of products, where they are large.
-// Measured on an H200: 6 layers of an LSTM, 512 steps, take 30 ms; of a GRU, 43.
-constexpr double kLibrarySecondsOfStep = 10e-6, kLibraryShareOfRecurrences = 0.4;
 // The model is not so exact that less is worth leaving the library for.
 constexpr double kWorthIt = 0.9;
 constexpr double kWorthItOfOurs = 0.99;  // of kernels of ours, which it knows better
@@ -164,10 +161,15 @@ class ProductJoiner {
 
   double library_seconds(const plan::Recurrence& recurrence) const {
     const double rate = recurrence.exact                 ? device_.fp32_flops
-                        : recurrence.dtype == DType::f32 ? device_.half_flops / 2
+                        : recurrence.dtype == DType::f32 ? std::max(device_.fp32_flops, device_.half_flops / 2)
                                                          : device_.half_flops;
-    return std::max(static_cast<double>(recurrence.steps * recurrence.cell_count()) * kLibrarySecondsOfStep,
-                    recurrence.flops() / (kLibraryShareOfRecurrences * rate));
+    const StepRates& own = recurrence.kind == plan::CellKind::kLstm  ? rates_.lstm
+                           : recurrence.kind == plan::CellKind::kGru ? rates_.gru
+                                                                     : rates_.rnn;
+    const double steps = static_cast<double>(recurrence.steps * recurrence.cell_count()) *
+                         (own.step + static_cast<double>(recurrence.batch * recurrence.hidden) * own.unit);
+    const double products = recurrence.flops() / (rates_.recurrences * rate);
+    return rates_.is_launched ? std::max(steps, products) : steps + products;
   }
 
   struct Joined {

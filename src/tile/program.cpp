@@ -104,6 +104,11 @@ Index offset_of(const Program& program, const Access& access) {
   return offset;
 }
 
+std::optional<Index> stride_along(const Program& program, const Access& access, Symbol symbol) {
+  const auto parts = kernel::linear_in(offset_of(program, access), symbol);
+  return parts ? std::optional(parts->coefficient) : std::nullopt;
+}
+
 std::vector<Symbol> lanes_of(const Program& program, const Access& access) {
   std::vector<bool> used(program.symbols.size());
   const auto mark = [&](Value value) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -264,6 +265,8 @@ kernel::SymbolRange grid_range(const Index& count, kernel::SymbolRanges ranges);
 kernel::SymbolRange loop_range(const Index& begin, const Index& end, int64_t step, kernel::SymbolRanges ranges);
 // Elements from the buffer's start, of the affine part of the access.
 Index offset_of(const Program& program, const Access& access);
+// How far apart in the buffer neighbours along the symbol lie; nullopt where that is not the same for all.
+std::optional<Index> stride_along(const Program& program, const Access& access, Symbol symbol);
 // The lanes along which an access varies, by its indices, its values and its mask: in the order of the symbols' table.
 std::vector<Symbol> lanes_of(const Program& program, const Access& access);
 // In the order of the symbols' table.

@@ -26,7 +26,6 @@ class DotPrinter {
     const bool turned = product_.column >= 0 && tile::has_lane(lanes(dot_.operands[1]), product_.column);
     left_ = dot_.operands[turned ? 2 : 1];
     right_ = dot_.operands[turned ? 1 : 2];
-    if (at_.text.place(left_).home == lower::Home::kMemory) load_ = load_of(left_);
   }
 
   void print() {
@@ -41,19 +40,14 @@ class DotPrinter {
  private:
   const Lanes& lanes(Value value) const { return at_.text.type(value).lanes; }
 
-  const tile::Instruction* load_of(Value value) const {
-    const tile::Instruction* found = nullptr;
-    tile::for_each(at_.text.program().body, [&](const tile::Instruction& one) {
-      if (one.kind == tile::Kind::kLoad && one.results[0] == value) found = &one;
-    });
-    return found;
-  }
+  // The operand's load, where it is read where it lies.
+  const tile::Instruction* load(Value value) const { return value == left_ ? product_.load : nullptr; }
 
   // The lanes of an array that `fits`, in the order of memory; of what is no array, in any.
   template <typename Fits>
   Lanes lanes_of(Value value, const Fits& fits) const {
     Lanes result;
-    for (Symbol lane : load_ != nullptr && value == left_ ? lanes(value) : at_.text.place(value).lanes)
+    for (Symbol lane : load(value) ? lanes(value) : at_.text.place(value).lanes)
       if (fits(lane)) result.push_back(lane);
     return result;
   }
@@ -115,19 +109,18 @@ class DotPrinter {
   }
 
   int64_t stride(Value value, Symbol lane) const {
-    if (load_ == nullptr || value != left_) return at_.text.stride(value, lane);
-    const auto along = kernel::linear_in(tile::offset_of(at_.text.program(), load_->access), lane);
-    return *kernel::as_constant(along->coefficient);
+    if (!load(value)) return at_.text.stride(value, lane);
+    return *kernel::as_constant(*tile::stride_along(at_.text.program(), load(value)->access, lane));
   }
 
   std::string start(Value value, const LanePositions& positions) const {
-    if (load_ != nullptr && value == left_) return accesses_.first(load_->access, lanes(left_));
+    if (load(value)) return accesses_.first(load(value)->access, lanes(value));
     const std::string at = at_.text.element_index(value, positions);
     return at_.text.name(value) + (at.empty() ? "" : " + " + at);
   }
 
   std::string factor(Value value) const {
-    if (load_ != nullptr && value == left_) return within(accesses_.load(*load_), precedence::kMultiply);
+    if (load(value)) return within(accesses_.load(*load(value)), precedence::kMultiply);
     return within(cast_text(at_.value(value), at_.text.held(value), at_.text.held(sum_), at_.text.helpers()),
                   precedence::kMultiply);
   }
@@ -162,7 +155,6 @@ class DotPrinter {
   const tile::Instruction& dot_;
   const lower::Product& product_;
   Value sum_;
-  const tile::Instruction* load_ = nullptr;               // of the left one, where that is read from memory
   Value left_ = tile::kNoValue, right_ = tile::kNoValue;  // the one whose elements are spread, and the one with columns
 };
 

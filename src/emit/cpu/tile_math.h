@@ -175,8 +175,8 @@ void add_product_columns(const float* a, int64_t a_row, int64_t a_depth, const f
 
 // sum[row, column] += Σ a[row, k] · b[k, column]. Columns of b and sum are dense; the other strides are in elements.
 template <int64_t kRows, int64_t kColumns, int64_t kDepth>
-void add_product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_depth, float* sum,
-                 int64_t sum_row) {
+void add_product_part(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_depth, float* sum,
+                      int64_t sum_row) {
   constexpr int kFloats = kColumns % kVectorFloats == 0 ? kVectorFloats
                           : kColumns % 4 == 0           ? 4
                           : kColumns % 2 == 0           ? 2
@@ -188,4 +188,18 @@ void add_product(const float* a, int64_t a_row, int64_t a_depth, const float* b,
     add_product_columns<kRows, kDepth, kMost, kFloats>(a, a_row, a_depth, b + column, b_depth, sum + column, sum_row);
   if constexpr (kLeft > 0)
     add_product_columns<kRows, kDepth, kLeft, kFloats>(a, a_row, a_depth, b + kWhole, b_depth, sum + kWhole, sum_row);
+}
+
+// The same. A large b that few rows are multiplied by is read some rows at a time, each from end to end, so that it
+// arrives ahead: down its columns every line would be waited for.
+template <int64_t kRows, int64_t kColumns, int64_t kDepth>
+void add_product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_depth, float* sum,
+                 int64_t sum_row) {
+  constexpr bool kReadsAhead = kRows <= 32 && kColumns * kDepth > 65536;
+  constexpr int64_t kStep = kReadsAhead ? 16 : kDepth, kWhole = kDepth / kStep * kStep;
+  for (int64_t k = 0; k < kWhole; k += kStep)
+    add_product_part<kRows, kColumns, kStep>(a + k * a_depth, a_row, a_depth, b + k * b_depth, b_depth, sum, sum_row);
+  if constexpr (kWhole < kDepth)
+    add_product_part<kRows, kColumns, kDepth - kWhole>(a + kWhole * a_depth, a_row, a_depth, b + kWhole * b_depth,
+                                                       b_depth, sum, sum_row);
 }

@@ -269,14 +269,14 @@ class TilePrinter {
     const Instruction& load = *inner.body[0].instruction;
     const Value value = inner.body.back().instruction->results[0];
     accesses_.prepare(outer);
-    const auto across = kernel::linear_in(tile::offset_of(program_, load.access), inner.lane);
     const std::string place = at_.text.element_index(value, {{outer.lane, "0"}, {inner.lane, "0"}});
     const std::string rows = end_of(inner), columns = end_of(outer);
     at_.text.helpers().insert("transpose_tile");
-    at_.out.line(fmt::format(
-        "transpose_tile({}, {}, {}, {}, {}, {});", accesses_.first(load.access, {outer.lane, inner.lane}),
-        at_.text.index(across->coefficient).text, at_.text.name(value) + (place.empty() ? "" : " + " + place),
-        at_.text.stride(value, outer.lane), rows, columns));
+    at_.out.line(fmt::format("transpose_tile({}, {}, {}, {}, {}, {});",
+                             accesses_.first(load.access, {outer.lane, inner.lane}),
+                             at_.text.index(*tile::stride_along(program_, load.access, inner.lane)).text,
+                             at_.text.name(value) + (place.empty() ? "" : " + " + place),
+                             at_.text.stride(value, outer.lane), rows, columns));
   }
 
   // Of loops inside, where no iteration of this one has another.

@@ -22,6 +22,12 @@ constexpr LibraryRates kLibraryRates{.products = 0.9,
                                      .halves_attention = 0.9,
                                      .masked_attention = 0.9,
                                      .flops_of_score = 40,
+                                     // Recurrent layers: with AVX2 (docs/measurements/cpu.md).
+                                     .lstm = {9e-6, 1e-9},
+                                     .gru = {40e-6, 15e-9},
+                                     .rnn = {16e-6, 5e-9},
+                                     .recurrences = 0.9,
+                                     .is_launched = false,
                                      .bf16 = 4.0,
                                      .f16 = 0.06};
 

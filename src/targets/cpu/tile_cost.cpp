@@ -19,6 +19,8 @@ using tile::Kind;
 // may not take its fastest path, 0.9 on one with AVX2; others were not measured. In programs of several products it is
 // told from the library's rate with smaller ones.
 constexpr double kProductShare = 0.9, kWideProductShare = 1.5;
+// Of products with the same weights in every step of a recurrence (docs/measurements/cpu.md).
+constexpr double kRepeatedProductShare = 0.6;
 constexpr double kInstructionsOfCycle = 2;    // of SIMD loops that nothing interrupts; an exponential per score: 0.6 ns
 constexpr double kScatteredInstructions = 3;  // of an element that SIMD cannot take side by side
 constexpr double kMaskedInstructions = 4;     // of one that lies across its neighbours and is asked for
@@ -51,14 +53,15 @@ class TileEstimate {
     const double waves = std::ceil(blocks_ / units), at_work = waves > 0 ? blocks_ / waves : 1;
     const bool is_wide = dots_ > 1 || device_.vector_bytes >= kVectorBytesOfAvx512;
     const double share = is_wide ? kWideProductShare : kProductShare;
-    const double arithmetic = products_ / (share * device_.fp32_flops * at_work / units) +
+    const double products = products_ / share + repeated_products_ / kRepeatedProductShare;
+    const double arithmetic = products / (device_.fp32_flops * at_work / units) +
                               instructions_ / (kInstructionsOfCycle * kInstructionsPerSecond * at_work);
     const double synchronise = device_.synchronise_seconds > 0 ? device_.synchronise_seconds : kSynchroniseSeconds;
     // Less than either hides the other entirely.
     KernelEstimate estimate;
     estimate.memory_bytes = memory_bytes;
     estimate.cache_bytes = moved_bytes - memory_bytes;
-    estimate.flops = products_ + instructions_;
+    estimate.flops = products_ + repeated_products_ + instructions_;
     estimate.seconds = std::max(memory, arithmetic) + 0.2 * std::min(memory, arithmetic) + synchronise;
     return estimate;
   }
@@ -90,7 +93,9 @@ class TileEstimate {
   void walk(const std::vector<Instruction>& body, double times) {
     for (const Instruction& one : body) {
       if (one.kind == Kind::kFor) {
+        in_steps_ += one.step == 1 ? 1 : 0;
         walk(one.body, times * iterations(one));
+        in_steps_ -= one.step == 1 ? 1 : 0;
       } else if (one.kind == Kind::kIf) {
         walk(one.body, times);
       } else if (one.kind == Kind::kStore || one.kind == Kind::kLoad) {
@@ -103,8 +108,12 @@ class TileEstimate {
         moved += times * points(value) * static_cast<double>(size_of(program_.values[value].type.dtype));
         instructions_ += times * points(value) * instructions_of(one.access);
       } else if (one.kind == Kind::kDot) {
-        ++dots_;
-        products_ += times * flops_of(one);
+        if (in_steps_ > 0) {
+          repeated_products_ += times * flops_of(one);
+        } else {
+          ++dots_;
+          products_ += times * flops_of(one);
+        }
         instructions_ += times * 2 * points(one.results[0]) / lanes();  // sums are loaded and stored
       } else if (one.kind == Kind::kOp) {
         instructions_ += times * points(one.results[0]) * kernel::vector_instructions_of(one.op) / lanes();
@@ -119,8 +128,7 @@ class TileEstimate {
     if (is_dense(access)) return 1 / lanes();
     const auto lanes = tile::lanes_of(program_, access);
     const auto is_along = [&](tile::Symbol lane) {
-      const auto along = kernel::linear_in(tile::offset_of(program_, access), lane);
-      return along && along->coefficient == tile::Index(1);
+      return tile::stride_along(program_, access, lane) == tile::Index(1);
     };
     const bool turns = std::any_of(lanes.begin(), lanes.end(), is_along);
     return turns && access.mask != tile::kNoValue ? kMaskedInstructions : kScatteredInstructions;
@@ -155,8 +163,9 @@ class TileEstimate {
   std::vector<int> ranks_;
   std::vector<bool> in_memory_;  // [value] is it an operand that is read where it lies?
   std::vector<double> moved_;    // [buffer] bytes loaded and stored
-  double blocks_ = 1, products_ = 0, instructions_ = 0;
+  double blocks_ = 1, products_ = 0, repeated_products_ = 0, instructions_ = 0;
   int dots_ = 0;
+  int in_steps_ = 0;  // loops around that go point by point
 };
 
 }  // namespace
