@@ -17,6 +17,7 @@ NUMERIC = [
     "tests/python/test_cpu_modules.py",
     "tests/python/test_keep_mask.py",
     "tests/python/test_movement.py",
+    "tests/python/test_algebra_passes.py",
     "tests/python/test_passes.py",
     "tests/python/test_plan_semantics.py",
     "tests/python/test_scatters.py",
