@@ -77,11 +77,11 @@ ROWS = [
 
 
 class Module(torch.nn.Module):
-    def __init__(self, function: Callable[..., Tensor]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
 
-    def forward(self, *arguments: Tensor) -> Tensor:
+    def forward(self, *arguments: Tensor) -> Any:
         return self.function(*arguments)
 
 
@@ -104,14 +104,14 @@ def planned(graph: dict[str, Any]) -> dict[str, Any]:
     return in_one_group(graph, BY_HAND)
 
 
-def load(emitted: dict[str, Any], row: Row, folder: Path) -> Any:
+def load(emitted: dict[str, Any], function: Callable[..., Any], folder: Path) -> Any:
     path = folder / f"candidate_{len(list(folder.iterdir()))}.py"
     path.write_text(emitted["source"])
     specification = importlib.util.spec_from_file_location(path.stem, path)
     assert specification and specification.loader
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    return module.ModelNew(Module(row.function))
+    return module.ModelNew(Module(function))
 
 
 def milliseconds(function: Callable[..., Any], arguments: list[Tensor]) -> float:
@@ -141,7 +141,7 @@ def fastest(row: Row, graph: dict[str, Any], arguments: list[Tensor], folder: Pa
     for parameters in [None, *SWEPT]:
         try:
             emitted = planned(graph) if parameters is None else in_one_group(graph, parameters)
-            module = load(emitted, row, folder)
+            module = load(emitted, row.function, folder)
             time = milliseconds(module, arguments)
         except (errors.Error, RuntimeError, TritonError) as error:
             refused += 1
@@ -166,7 +166,7 @@ def measure(row: Row, folder: Path, sweep: bool) -> str:
         ours, parameters = fastest(row, graph, arguments, folder)
     else:
         emitted = planned(graph)
-        ours, parameters = load(emitted, row, folder), emitted["schedule"]["groups"][0]["parameters"]
+        ours, parameters = load(emitted, row.function, folder), emitted["schedule"]["groups"][0]["parameters"]
     few = [one[:1] if one.dim() == 4 else one for one in arguments]
     exact = row.function(*(one.double() for one in few))
     times, errors_of = [], []

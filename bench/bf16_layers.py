@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib.util
 import itertools
 import math
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any, Callable
 
 import torch
 import torch.nn.functional as F
+from attention import Module, load, milliseconds
 from kernelwright import errors, library
 from kernelwright.capture import export
 from torch import Tensor
@@ -88,15 +88,6 @@ def chains(model: Model, rows: int) -> dict[str, tuple[Callable[..., Any], list[
     }
 
 
-class Module(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *arguments: Tensor) -> Any:
-        return self.function(*arguments)
-
-
 def by_hand(graph: dict[str, Any], parameters: Parameters) -> dict[str, Any]:
     """The planner's schedule, with the library's products as contractions of these parameters."""
     schedule = library.compile_graph(graph, "triton")["schedule"]
@@ -104,22 +95,6 @@ def by_hand(graph: dict[str, Any], parameters: Parameters) -> dict[str, Any]:
         if group["scheduler"] == "extern":
             group |= {"scheduler": "contraction", "parameters": parameters}
     return library.compile_graph(graph, "triton", schedule=schedule)
-
-
-def load(emitted: dict[str, Any], function: Callable[..., Any], folder: Path) -> Any:
-    path = folder / f"candidate_{len(list(folder.iterdir()))}.py"
-    path.write_text(emitted["source"])
-    specification = importlib.util.spec_from_file_location(path.stem, path)
-    assert specification and specification.loader
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module.ModelNew(Module(function))
-
-
-def milliseconds(function: Callable[..., Any], arguments: list[Tensor]) -> float:
-    from triton.testing import do_bench
-
-    return float(do_bench(lambda: function(*arguments), warmup=25, rep=100))
 
 
 def drawn(shapes: list[tuple[int, ...]]) -> list[Tensor]:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -79,7 +79,18 @@ def measure(row: Row, folder: Path, clock: Callable[[], float]) -> None:
     arguments = [torch.randn(shape) for shape in row.shapes]
     planned, ours = compiled(row, arguments, folder)
     exact = row.function(*(one.double() for one in arguments))
-    calls = [ours, row.function]
+    in_turns(row.name, [ours, row.function], arguments, exact, planned, clock)
+
+
+def in_turns(
+    name: str,
+    calls: list[Callable[..., Tensor]],
+    arguments: list[Tensor],
+    exact: Tensor,
+    planned: bool,
+    clock: Callable[[], float],
+) -> None:
+    """A line of the table: ours and PyTorch's, called in turns."""
     errors = [float((call(*arguments).double() - exact).norm() / exact.norm()) for call in calls]
     samples: list[list[float]] = [[], []]
     for _ in range(WARM_UP + ROUNDS):
@@ -90,26 +101,27 @@ def measure(row: Row, folder: Path, clock: Callable[[], float]) -> None:
     own, other = (statistics.median(taken[WARM_UP:]) for taken in samples)
     ratios = sorted(theirs / mine for mine, theirs in list(zip(*samples))[WARM_UP:])
     print(
-        f"| {row.name} | {own:.3f} | {other:.3f} | {other / own:.2f}× | "
+        f"| {name} | {own:.3f} | {other:.3f} | {other / own:.2f}× | "
         f"{ratios[len(ratios) // 4]:.2f} to {ratios[-len(ratios) // 4]:.2f} | {errors[0]:.1e}, {errors[1]:.1e} | "
         f"{'yes' if planned else 'no'} |",
         flush=True,
     )
 
 
-def main() -> None:
+def table(rows: Sequence[Any], measured: Callable[[Any, Path, Callable[[], float]], None]) -> None:
+    """A line for each row whose name the command asks for."""
     names = tuple(argument for argument in sys.argv[1:] if argument != "--cpu-time")
     clock = time.perf_counter
     if "--cpu-time" in sys.argv:
         torch.set_num_threads(1)
         clock = time.process_time
-    print("| product | ours, ms | eager | over it | half of the turns | errors, ours and eager's | planned |")
+    print("| what | ours, ms | eager | over it | half of the turns | errors, ours and eager's | planned |")
     print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        for row in ROWS:
+        for row in rows:
             if not names or row.name.startswith(names):
-                measure(row, Path(folder), clock)
+                measured(row, Path(folder), clock)
 
 
 if __name__ == "__main__":
-    main()
+    table(ROWS, measure)
