@@ -74,6 +74,7 @@ Json compile_request(const Json& request) {
           {"library_calls", compiled.library_calls},
           {"library_ops", compiled.library_ops},
           {"cuda_graph", compiled.program.graphs},
+          {"kept_weight_bytes", compiled.kept_weight_bytes},
           {"schedule", Json::parse(schedule_to_json(compiled.schedule))},
           {"seconds", seconds}};
 }

@@ -105,6 +105,17 @@ std::string kernels_line(const Report& report) {
   return text + "\n" + spills_line(report.compiled.value_or(MachineCode{}));
 }
 
+// What calls keep of weights, and what one takes that has to make it again.
+std::string kept_line(const Report& report) {
+  if (!report.kernels || report.kernels->kept_weight_bytes == 0) return "";
+  const auto& times = report.timing.new_weights_ms;
+  const auto after_change = std::find_if(times.begin(), times.end(),
+                                         [](const auto& time) { return time.first == name_of(Contender::kOurs); });
+  return fmt::format(
+      "  kept       {:.1f} MiB made of weights{}\n", static_cast<double>(report.kernels->kept_weight_bytes) / (1 << 20),
+      after_change == times.end() ? "" : "; a call after they changed takes " + milliseconds(after_change->second));
+}
+
 // The draw and output that came nearest to the bound, or went furthest over it.
 std::string worst_error(const Report& report) {
   if (!report.errors) return "";
@@ -260,8 +271,8 @@ std::string first_lines(const std::string& text, size_t count) {
 
 std::string optimize_text(const Report& report) {
   std::string text = worth_lines(report) + verdict_line(report) + untimed_line(report) + time_table(report.timing) +
-                     roofline_line(report.timing) + kernels_line(report) + search_line(report.searches) +
-                     proposer_lines(report) + notes(report) + candidate_line(report);
+                     roofline_line(report.timing) + kernels_line(report) + kept_line(report) +
+                     search_line(report.searches) + proposer_lines(report) + notes(report) + candidate_line(report);
   if (report.from_archive != true) return text + seconds_line(report);
   return text + fmt::format("This is the archive's answer of {}; --fresh does the work again.\n", report.created);
 }

@@ -66,7 +66,7 @@ class ForwardGraphs:
                 results = kernel_forward(*tensors[:HELD], *copies)
         except RuntimeError as error:
             self.captures = self.MOST_CAPTURES
-            # PyTorch leaves the random generator in the capture, where it refuses to draw.
+            # PyTorch leaves the random generator in the capture, where it gives no numbers.
             generator = torch.cuda.default_generators[torch.cuda.current_device()]
             generator.graphsafe_set_state(generator.clone_state())
             warnings.warn(f"ModelNew launches its kernels one by one, for they cannot be captured in a graph: {{error}}")

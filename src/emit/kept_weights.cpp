@@ -36,13 +36,12 @@ class Splitter {
     kept.rest.steps = steps_of(false, output_names());
     std::set<std::string> read = output_names();
     for (const Step& step : kept.rest.steps) read.merge(tensors_of(graph_, step));
-    int64_t bytes = 0;
     for (const auto& [name, type] : types_)
       if (made_.contains(name) && read.contains(name)) {
         kept.made.push_back(name);
-        bytes += type.bytes();
+        kept.bytes += type.bytes();
       }
-    if (bytes < kWorthKeeping) return std::nullopt;
+    if (kept.bytes < kWorthKeeping) return std::nullopt;
     std::set<std::string> sources;
     for (const Step& step : kept.prepares.steps) sources.merge(tensors_of(graph_, step));
     for (const GraphInput& input : graph_.inputs)

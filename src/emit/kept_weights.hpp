@@ -15,6 +15,7 @@ struct KeptWeights {
   Program prepares, rest;
   std::vector<std::string> sources;  // what `prepares` reads of the module's tensors, by name
   std::vector<std::string> made;     // what `rest` reads of it
+  int64_t bytes = 0;                 // of that, kept between calls
 };
 
 // nullopt in training mode, where weights change with every call, and where little would be kept.

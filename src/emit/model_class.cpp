@@ -321,9 +321,9 @@ def warn_once(reason):
     const std::string give_up = "return " + original + call_.passed_on + ")";
     if (!call_.obstacles.empty()) {
       body += fmt::format(
-          "if {}:\n    warn_once(\"the call has other arguments than the one it was made for; pass the same, or make "
+          "{}\n    warn_once(\"the call has other arguments than the one it was made for; pass the same, or make "
           "kernels for these\")\n    {}\n",
-          join(call_.obstacles, " or "), give_up);
+          python::if_any(call_.obstacles), give_up);
     }
     for (const auto& [first, second] : same_tensors())
       body += fmt::format(

@@ -299,6 +299,29 @@ std::string wrapped_call(const std::string& head, const std::vector<std::string>
   return out + tail;
 }
 
+std::string if_any(const std::vector<std::string>& conditions) {
+  const std::string line = "if " + join(conditions, " or ") + ":";
+  return line.size() <= kLineWidth ? line : "if (\n    " + join(conditions, "\n    or ") + "\n):";
+}
+
+// Of a value that is one call, each argument in a line of its own; empty where it is none.
+std::string call_in_rows(std::string_view value, size_t indent) {
+  static constexpr std::string_view kCommas[] = {", "};
+  const size_t open = value.find('(');
+  const bool is_call = open != std::string_view::npos && open > 0 && value.ends_with(")") &&
+                       std::all_of(value.begin(), value.begin() + static_cast<std::ptrdiff_t>(open),
+                                   [](char one) { return is_part(one) || one == '.'; });
+  if (!is_call) return "";
+  std::string out(value.substr(0, open + 1));
+  std::vector<std::string> arguments = operands_of(value.substr(open + 1, value.size() - open - 2), kCommas);
+  if (arguments.size() < 2) return "";  // something follows the call, or there is nothing to break at
+  for (std::string& argument : arguments) {
+    if (argument.starts_with(" ")) argument.erase(0, 1);
+    out += "\n" + std::string(indent + 4, ' ') + argument + ",";
+  }
+  return out + "\n" + std::string(indent, ' ') + ")";
+}
+
 std::string with_short_lines(const std::string& statement, size_t indent, size_t columns) {
   const std::vector<std::string> lines = split_lines(std::string(indent, ' ') + statement);
   std::string out;
@@ -311,7 +334,9 @@ std::string with_short_lines(const std::string& statement, size_t indent, size_t
     const std::vector<std::string> parts = line.size() > columns && (is_whole || number > 0)
                                                ? parts_of(std::string_view(line).substr(value))
                                                : std::vector<std::string>();
-    if (parts.size() < 2) out += line;
+    const std::string rows = parts.size() == 1 && is_whole ? call_in_rows(line.substr(value), start) : "";
+    if (!rows.empty()) out += line.substr(0, value) + rows;
+    else if (parts.size() < 2) out += line;
     else if (!is_whole) out += rows_of(parts, start, columns);
     else
       out += line.substr(0, value) + "(\n" + rows_of(parts, start + 4, columns) + "\n" + std::string(start, ' ') + ")";

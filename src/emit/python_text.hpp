@@ -40,10 +40,14 @@ std::string wrapped_call(const std::string& head, const std::vector<std::string>
 std::string call_at(size_t indent, size_t before, const std::string& function,
                     const std::vector<std::string>& arguments, size_t columns);
 
+// `if a or b:`, each condition in a line of its own where one would be too long.
+std::string if_any(const std::vector<std::string>& conditions);
+
 inline constexpr size_t kLongestLine = 140;  // of emitted code
 
 // A statement that stands `indent` columns in, the lines behind its first one with all their indentation. Lines of
-// more columns are broken between the terms of a sum, or the factors of a product, in parentheses where none are open.
+// more columns are broken between the terms of a sum, or the factors of a product, in parentheses where none are open,
+// or between the arguments of a call that is all there is.
 std::string with_short_lines(const std::string& statement, size_t indent, size_t columns);
 // A docstring in lines of so many columns at the most.
 std::string docstring(const std::string& text, size_t indent, size_t columns);

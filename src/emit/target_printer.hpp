@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "emit/program.hpp"
 
@@ -28,6 +29,8 @@ class TargetPrinter {
   virtual std::string imports(const Program& program) const = 0;  // Python lines at the top of the kernels' part
   virtual std::string kernels(const Program& program) const = 0;  // Python text that defines every kernel of the
                                                                   // program
+  // Names of kernels in the source that are made of no tile program.
+  virtual std::vector<std::string> kernels_by_hand(const Program&) const { return {}; }
   // The function that a launch of `step` calls, `last` with it (below).
   virtual std::string function(const Program& program, const TileStep& step, const TileStep*) const {
     return program.tiles[step.program].name;

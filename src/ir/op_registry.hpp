@@ -21,7 +21,7 @@ enum class OpClass {
   kRecurrent,
   kPooling,  // windows, and resampling
   kScan,     // cumsum, cumprod, cummax …
-  kRandom,   // draws from the generator: order matters, never shared, never removed
+  kRandom,   // takes numbers from the generator: order matters, never shared, never removed
   kFactory,  // no tensor operand decides its content: full, arange, zeros_like …
   kLoss,
   kOther,
@@ -60,7 +60,7 @@ std::string_view name_of(OpClass op_class);  // "pointwise"
 std::string_view base_name(std::string_view op);
 std::string_view base_name(const Node& node);
 
-// May be merged with an equal node, removed when unused, and moved. Dropout outside training draws nothing and is pure.
+// May be merged with an equal node, removed when unused, and moved. Dropout outside training takes none and is pure.
 bool is_pure(const Node& node);
 
 double flops(const Graph& graph, const Node& node);        // multiply and add count as two

@@ -14,7 +14,7 @@ struct FusionOptions {
 };
 
 // Fills graph.groups: every node but views stands in at least one group, ascending; cheap nodes may stand in several.
-// Views need no group: what reads one reads its base through the view's strides. Nodes that draw random numbers keep
+// Views need no group: what reads one reads its base through the view's strides. Nodes that take random numbers keep
 // their order. Nearly linear in the nodes.
 void fuse(Graph& graph, const FusionOptions& options);
 

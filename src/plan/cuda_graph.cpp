@@ -44,9 +44,9 @@ const std::set<std::string_view> kOnlyLaunches = {"cosine_similarity",
                                                   "bucketize",
                                                   "diff"};
 
-// What PyTorch draws from its default generator and nothing else: while it captures, it has the kernels read seed and
+// What PyTorch takes from its default generator and nothing else: while it captures, it has the kernels read seed and
 // offset from memory, and each replay moves the generator on, so that the numbers are those of separate launches.
-const std::set<std::string_view> kDrawsInGraphs = {"rand", "randn", "rand_like", "randn_like"};
+const std::set<std::string_view> kRandomInGraphs = {"rand", "randn", "rand_like", "randn_like"};
 
 // PyTorch finds the places of a boolean index on the host.
 bool has_boolean_index(const Graph& graph, const Node& node) {
@@ -63,10 +63,10 @@ bool has_boolean_index(const Graph& graph, const Node& node) {
 std::string why_not_captured(const Graph& graph, const Node& node) {
   const std::string_view name = base_name(node.op);
   const OpClass op_class = class_of(node.op);
-  if (op_class == OpClass::kRandom && kDrawsInGraphs.contains(name) && node.find("generator") == nullptr) return "";
-  if (op_class == OpClass::kRandom && !is_pure(node)) return "it draws random numbers";
+  if (op_class == OpClass::kRandom && kRandomInGraphs.contains(name) && node.find("generator") == nullptr) return "";
+  if (op_class == OpClass::kRandom && !is_pure(node)) return "it takes random numbers";
   if ((op_class == OpClass::kAttention || op_class == OpClass::kRecurrent) && !is_pure(node))
-    return "it draws random numbers";
+    return "it takes random numbers";
   if (!is_pure(node)) return "nothing is known of the effects of " + node.op;
   if (kReadsResults.contains(name) || has_boolean_index(graph, node) ||
       (op_class == OpClass::kOther && !kOnlyLaunches.contains(name)))
@@ -149,7 +149,7 @@ std::string why_not_captured(const Graph& graph, const Program& program) {
   for (const Step& step : program.steps) {
     const auto* call = std::get_if<ExternStep>(&step);
     if (!call) continue;
-    if (call->mask_vector > 0) return "it draws random numbers";
+    if (call->mask_vector > 0) return "it takes random numbers";
     if (const std::string reason = why_not_captured(graph, graph.nodes[call->node]); !reason.empty()) return reason;
   }
   return "";

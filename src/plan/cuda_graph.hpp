@@ -10,7 +10,7 @@
 
 namespace kw {
 
-// Why a graph cannot replay what the program does at a call: a part of a sentence ("it draws random numbers"), or empty
+// Why a graph cannot replay what the program does at a call: a part of a sentence ("it takes random numbers"), or empty
 // where one can.
 std::string why_not_captured(const Graph& graph, const Program& program);
 

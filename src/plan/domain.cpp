@@ -409,7 +409,7 @@ class Analysis {
 
   // A reduction over the same axes whose rows are shared by neighbouring ones of the domain (the mask of a masked
   // mean): each program folds its row again, once for its whole block of the innermost parallel axis.
-  bool is_lent(const ReduceSpec& spec, const Coords& point) const {
+  bool is_broadcast(const ReduceSpec& spec, const Coords& point) const {
     if (spec.windowed || domain_.scans || domain_.parallel == 0 ||
         spec.reduced_elements() != domain_.reduced_elements())
       return false;
@@ -430,13 +430,13 @@ class Analysis {
 
   // A fold that waits for a shared row's would have every program walk that row first, by few lanes and with nothing
   // beside it: slower than a kernel of its own.
-  bool no_fold_waits_for_lent() const {
+  bool no_fold_waits_for_broadcast() const {
     std::set<NodeId> after;
     for (NodeId node : nodes_) {
       bool waits = false;
       for_each_operand(graph_.nodes[node], [&](ValueId operand) {
         const NodeId source = producer(facts_.roots[operand]);
-        waits = waits || after.contains(source) || lent_.contains(source);
+        waits = waits || after.contains(source) || broadcast_.contains(source);
       });
       if (waits && folds(node)) return false;
       if (waits) after.insert(node);
@@ -464,15 +464,15 @@ class Analysis {
                              (longer ? spec.reduced_elements() : domain_.reduced_elements());
       if (longer && spec.sorted) return false;
       if (product(spec.domain) != wanted) {
-        if (!is_lent(spec, point->second)) return false;
-        lent_.insert(node);
+        if (!is_broadcast(spec, point->second)) return false;
+        broadcast_.insert(node);
       }
       if (domain_.scans && !walks_scan_axis(spec, point->second)) return false;
       for (size_t dim = 0; dim < spec.domain.size(); ++dim)
         for (const auto& term : point->second[dim].terms)
           if ((term.axis >= domain_.parallel) != spec.reduced[dim]) return false;
     }
-    return lent_.empty() || no_fold_waits_for_lent();
+    return broadcast_.empty() || no_fold_waits_for_broadcast();
   }
 
   // Scans of one kernel walk the same axis in the same direction from the same place.
@@ -600,7 +600,7 @@ class Analysis {
   std::vector<NodeId> nodes_;
   std::vector<NodeId> members_;  // nodes and the views between them
   std::map<NodeId, ReduceSpec> specs_;
-  std::set<NodeId> lent_;  // reductions over the same axes for fewer rows
+  std::set<NodeId> broadcast_;  // reductions over the same axes for fewer rows
   Lookups lookups_;
   Coords offsets_;                    // of the largest reduction, if it is windowed
   std::map<Shape, Coords> by_shape_;  // first seed of each shape

@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <set>
 
+#include "emit/kept_weights.hpp"
 #include "emit/module_writer.hpp"
 #include "emit/target_printer.hpp"
-#include "emit/triton/keep_mask.hpp"
 #include "ir/op_registry.hpp"
 #include "ir/spoken_name.hpp"
 #include "plan/cuda_graph.hpp"
 #include "plan/plan.hpp"
+#include "propose/source_header.hpp"
 #include "support/error.hpp"
 #include "support/progress.hpp"
 #include "support/stamp.hpp"
@@ -38,24 +39,22 @@ void separate_groups(Graph& graph) {
   for (const NodeId node : nodes) graph.groups.push_back({node});
 }
 
-std::string header_of(const Compiled& compiled, const CompileOptions& options) {
-  const std::string from = options.problem_name.empty() ? "module " + compiled.graph.name : options.problem_name;
-  std::string text = fmt::format("Made by Kernelwright {} from {}.\n", KW_VERSION, from);
-  text += fmt::format("{} kernel{}, {} library call{}", compiled.kernels.size(),
-                      compiled.kernels.size() == 1 ? "" : "s", compiled.library_calls,
-                      compiled.library_calls == 1 ? "" : "s");
-  if (!compiled.library_ops.empty()) text += " (" + join(compiled.library_ops, ", ") + ")";
-  return text + ".";
+// Writes the candidate's file.
+void write_source(Compiled& compiled, const CompileOptions& options) {
+  const std::unique_ptr<TargetPrinter> printer = target_of(compiled.device).printer();
+  if (const auto kept = kept_weights(compiled.graph, compiled.program, *printer))
+    compiled.kept_weight_bytes = kept->bytes;
+  compiled.source = stamped(
+      write_module(compiled.graph, compiled.program, *printer,
+                   {.header = source_header(compiled, options), .problem_source = options.problem_source}));
 }
 
 void count_steps(Compiled& compiled) {
   for (const tile::Program& tiles : compiled.program.tiles) compiled.kernels.push_back(tiles.name);
+  for (std::string& name : target_of(compiled.device).printer()->kernels_by_hand(compiled.program))
+    compiled.kernels.push_back(std::move(name));
   for (const Step& step : compiled.program.steps)
-    if (const auto* call = std::get_if<ExternStep>(&step); call && call->mask_vector > 0) {
-      if (std::find(compiled.kernels.begin(), compiled.kernels.end(), triton::kKeepMaskKernel) ==
-          compiled.kernels.end())
-        compiled.kernels.emplace_back(triton::kKeepMaskKernel);
-    } else if (call) {
+    if (const auto* call = std::get_if<ExternStep>(&step); call && call->mask_vector == 0) {
       ++compiled.library_calls;
       std::string op = compiled.graph.nodes[static_cast<size_t>(call->node)].op;
       op = op.substr(0, op.rfind('.'));
@@ -125,9 +124,7 @@ Compiled with_schedule(const Compiled& base, Schedule schedule, const CompileOpt
   compiled.device = options.device;
   compiled.program = make_program(compiled.graph, compiled.schedule, compiled.device);
   count_steps(compiled);
-  compiled.source = stamped(
-      write_module(compiled.graph, compiled.program, *target_of(options.device).printer(),
-                   {.header = header_of(compiled, options), .problem_source = options.problem_source}));
+  write_source(compiled, options);
   return compiled;
 }
 
@@ -183,9 +180,7 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   lap("lower");
   if (last == CompileStage::kKernels) return compiled;
 
-  compiled.source = stamped(
-      write_module(compiled.graph, compiled.program, *target.printer(),
-                   {.header = header_of(compiled, options), .problem_source = options.problem_source}));
+  write_source(compiled, options);
   lap("emit");
   return compiled;
 }

@@ -57,6 +57,7 @@ struct Compiled {
   std::vector<std::string> left;         // groups that are the library's, though a scheduler took them: why each
   std::string why_no_graph;              // where a CUDA graph was asked for and cannot be: the reason
   std::vector<std::string> library_ops;  // each once, in order of first use
+  int64_t kept_weight_bytes = 0;         // of what kernels make of weights, kept between calls in evaluation mode
   PassReport passes;
   std::vector<std::pair<std::string, double>> seconds;  // per stage
 };

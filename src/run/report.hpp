@@ -65,6 +65,7 @@ struct Kernels {
   int64_t library_calls = 0;
   std::vector<std::string> library_ops;
   std::optional<bool> cuda_graph;  // none: of a target without
+  int64_t kept_weight_bytes = 0;   // of what is made of weights, kept between calls
 };
 
 // Triton kernels as machine code.

@@ -64,7 +64,8 @@ std::optional<Kernels> kernels_from_json(const Json& json) {
   return Kernels{.names = texts_of(json, "kernels"),
                  .library_calls = count_of(json, "library_calls").value_or(0),
                  .library_ops = texts_of(json, "library_ops"),
-                 .cuda_graph = flag_where_told(json, "cuda_graph")};
+                 .cuda_graph = flag_where_told(json, "cuda_graph"),
+                 .kept_weight_bytes = count_of(json, "kept_weight_bytes").value_or(0)};
 }
 
 Tokens tokens_from_json(const Json& json) {

@@ -134,6 +134,7 @@ void write_made(Json& json, const Report& report) {
     json["library_calls"] = report.kernels->library_calls;
     json["library_ops"] = report.kernels->library_ops;
     put(json, "cuda_graph", report.kernels->cuda_graph);
+    json["kept_weight_bytes"] = report.kernels->kept_weight_bytes;
   }
   if (report.compiled) json["compiled"] = to_json(*report.compiled);
   const Searches& searches = report.searches;

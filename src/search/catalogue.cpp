@@ -99,7 +99,7 @@ std::optional<std::vector<std::vector<NodeId>>> Catalogue::in_order(
         if (producer != kNoNode && !std::binary_search(groups[group].begin(), groups[group].end(), producer))
           after(holder[producer], static_cast<int>(group));
       });
-  // What draws random numbers keeps its order.
+  // What takes random numbers keeps its order.
   NodeId previous = kNoNode;
   for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node)
     if (holder[node] >= 0 && !is_pure(graph.nodes[node]) && facts_.kinds[node] == NodeKind::kExtern) {

@@ -3,7 +3,7 @@
 #
 #     tests/fuzz/run.sh [EXECUTIONS]
 #
-# EXECUTIONS (2500000) of each of graph_text, graph_json, protocol and schedule, or of those in FUZZERS. It
+# EXECUTIONS (2500000) of each of graph_text, graph_json, kernel_text, protocol, schedule and tile_text, or of those in FUZZERS. It
 # takes clang 16 or later (CXX) with compiler-rt. An input that breaks a reader is kept in build-fuzz/; the fuzzer run on that
 # file shows the fault again.
 set -euo pipefail
@@ -20,7 +20,7 @@ python=$(sed -n 3p .kw/ready)
 mkdir -p "$build"
 cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DKW_FUZZERS=ON -DKW_STATIC=OFF >"$build/configure.log" ||
   { cat "$build/configure.log" >&2; exit 3; }
-read -ra fuzzers <<<"${FUZZERS:-graph_text graph_json protocol schedule}"
+read -ra fuzzers <<<"${FUZZERS:-graph_text graph_json kernel_text protocol schedule tile_text}"
 ninja -C "$build" "${fuzzers[@]/#/fuzz_}"
 "$python" tests/fuzz/seeds.py "$build/seeds"
 for fuzzer in "${fuzzers[@]}"; do

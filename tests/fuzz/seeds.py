@@ -1,4 +1,4 @@
-"""Texts that the fuzzers start from: seeds.py FOLDER makes FOLDER/graph_text, graph_json, protocol and schedule."""
+"""Texts that the fuzzers start from: seeds.py FOLDER makes FOLDER/graph_text and so on, a folder for each fuzzer."""
 
 from __future__ import annotations
 
@@ -76,11 +76,15 @@ def main(folder: Path) -> None:
     golden = HOME / "tests" / "golden"
     parts = [part for path in (golden / "passes").glob("*.txt") for part in path.read_text().split("----\n")]
     group = {"nodes": [0, 1], "scheduler": "reduction", "parameters": {"r_block": 1024, "num_warps": 4}}
+    lowered = [path.read_text() for path in (golden / "tile").glob("*.lowered")]
+    programs = [text[text.index("program ") :] for text in lowered if "program " in text]
     texts = {
         "graph_text": ["".join(part.partition("graph ")[1:]) for part in parts],
         "graph_json": captured(),
+        "kernel_text": [path.read_text() for path in (golden / "kernel").glob("*.kernel")],
         "protocol": answers(),
         "schedule": [json.dumps({"target": "triton", "groups": [group]})],
+        "tile_text": [path.read_text() for path in (golden / "tile").glob("*.tile")] + programs,
     }
     for name, seeds in texts.items():
         (folder / name).mkdir(parents=True, exist_ok=True)

@@ -247,6 +247,14 @@ def interpreted(
     return torch.load(out)
 
 
+def test_no_line_is_longer_than_140_columns() -> None:
+    emitted = {
+        path.stem: split_golden(path)[1].partition("\ndef run(")[0] for path in GOLDEN
+    }  # what follows is the test's
+    longest = {stem: max(map(len, source.splitlines())) for stem, source in emitted.items()}
+    assert {stem: columns for stem, columns in longest.items() if columns > 140} == {}
+
+
 @pytest.mark.parametrize("draw", ["normal", "special"])
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_golden_kernel_agrees_with_pytorch(path: Path, draw: str, interpreted: dict[str, dict[str, Buffers]]) -> None:

@@ -71,7 +71,7 @@ TEST(CudaGraphs, WhatTheHostDoesAtEachCallIsNot) {
     %y = aten.bernoulli.default(self=%x) : f32[8, 64]
     %z = aten.add.Tensor(self=%x, other=%y) : f32[8, 64]
     return %z)"),
-            "it draws random numbers");
+            "it takes random numbers");
   EXPECT_EQ(why_not(R"(
     input %x : f32[64, 64] user args.0
     %y = aten.linalg_inv.default(self=%x) : f32[64, 64]

@@ -44,6 +44,7 @@ const char* const kReport = R"({
   "lost": {"value": 0.5, "low": 0.25, "high": 0.75, "difference": "slower", "detectable": 0.03},
   "min_speedup": 0.97, "written": true, "advice": [{"command": "kw", "effect": "none"}],
   "kernels": ["a", "b"], "library_calls": 1, "library_ops": ["mm"], "cuda_graph": true,
+  "kept_weight_bytes": 3145728,
   "compiled": {"sm": 90, "kernels": 2, "ok": 1,
                "each": [{"name": "a", "ok": true, "registers": 255, "shared_bytes": 0, "spills": 32, "seconds": 0.5,
                          "error": ""},
@@ -123,6 +124,7 @@ TEST(Reports, WhatWasMadeAndTriedIsRead) {
   EXPECT_EQ(read.worth.advice.at(0).effect, "none");
   EXPECT_EQ(read.worth.lost->ratio.high, 0.75);
   EXPECT_EQ(read.kernels->names.size(), 2u);
+  EXPECT_EQ(read.kernels->kept_weight_bytes, 3145728);
   EXPECT_EQ(read.timing.share_in_our_kernels, 0.75);
   EXPECT_EQ(read.compiled->good, 1);
   EXPECT_EQ(read.compiled->each.at(0).spills, 32);

@@ -261,8 +261,8 @@ def surroundings(is_user_file: Callable[[str], bool]) -> Iterator[None]:
         if _generators() != before:
             raise errors.user_error(
                 "foreign-random",
-                "forward draws random numbers from Python or NumPy, which would be the same at every call of the kernels.",
-                hint="Draw them with PyTorch: torch.rand, torch.randint or torch.bernoulli.",
+                "forward takes random numbers from Python or NumPy, which would be the same at every call of the kernels.",
+                hint="Take them from PyTorch: torch.rand, torch.randint or torch.bernoulli.",
             )
 
 

@@ -8,7 +8,7 @@ namespace kw::triton {
 namespace {
 
 // Philox4x32-10 (Salmon et al. 2011) makes four numbers of a key, the generator's seed, and a counter: how often a
-// thread has drawn since the seed was set, and the thread's number. PyTorch shares the elements of a dropout out by
+// thread has had some since the seed was set, and the thread's number. PyTorch shares the elements of a dropout out by
 // vectors of 16 bytes where addresses and counts allow, and else, as in every other distribution, leaves as many
 // elements between a thread's four as there are threads.
 constexpr std::string_view kDefinition =
@@ -53,7 +53,7 @@ def keep_mask_kernel(
 
 @functools.cache
 def least_beyond(keep):
-    """The least of 32-bit draws that becomes a number of `keep` or more, where a draw d becomes d / 2³² + 1 / 2³³ in single precision."""
+    """The least of the generator's 32-bit numbers that becomes `keep` or more, where n becomes n / 2³² + 1 / 2³³ in single precision."""
     def single(number):
         return torch.tensor(number, dtype=torch.float64).float().item()
 
@@ -76,7 +76,7 @@ def threads_of(elements, device):
 
 
 def take_numbers(count, device):
-    """The default generator's seed and how often it has drawn in a thread, by fours; `count` more are drawn from it."""
+    """The default generator's seed and how many numbers a thread has had, by fours; `count` more are taken."""
     generator = torch.cuda.default_generators[device.index]
     offset, seed = generator.get_offset(), generator.initial_seed()
     generator.set_offset(offset + count)
@@ -84,12 +84,12 @@ def take_numbers(count, device):
 
 
 def keep_mask(size, keep, dtype, device, dropout=True, beside=None):
-    """Which elements a dropout keeps with probability `keep`, or where a Bernoulli draw is 1: PyTorch's own numbers, and
+    """Which elements a dropout keeps with probability `keep`, or where Bernoulli numbers are 1: PyTorch's own numbers, and
     its generator as PyTorch leaves it."""
-    # A graph draws anew at every replay, where only PyTorch's kernels look.
+    # A graph has new numbers at every replay, for which only PyTorch's kernels look.
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-        drawn = torch.empty(size, dtype=dtype, device=device)
-        return aten.native_dropout(drawn, 1.0 - keep, True)[1] if dropout else drawn.bernoulli_(keep).bool()
+        values = torch.empty(size, dtype=dtype, device=device)
+        return aten.native_dropout(values, 1.0 - keep, True)[1] if dropout else values.bernoulli_(keep).bool()
     mask = torch.empty(size, dtype=torch.bool, device=device)
     elements, bytes_each = mask.numel(), dtype.itemsize
     vector, address = 16 // bytes_each if dropout else 1, 0 if beside is None else beside.data_ptr()

@@ -33,8 +33,6 @@ std::string own_fold_text(const Text& tile, ReduceOp reduce, const std::string& 
     case ReduceOp::kSum: return fmt::format("tl.sum({}{})", tile.text, whole);
     case ReduceOp::kMax: return fmt::format("tl.max({}{})", tile.text, whole);
     case ReduceOp::kMin: return fmt::format("tl.min({}{})", tile.text, whole);
-    case ReduceOp::kAny: return fmt::format("(tl.max({}.to(tl.int32){}) != 0)", wrap(tile, Binding::kAtom), whole);
-    case ReduceOp::kAll: return fmt::format("(tl.min({}.to(tl.int32){}) != 0)", wrap(tile, Binding::kAtom), whole);
     default: return "";
   }
 }
@@ -48,9 +46,7 @@ std::string combine_text(const std::string& function, const Text& tile, DType dt
 }
 
 // Is the result the same in whatever order a tile is folded?
-bool is_unordered(ReduceOp reduce) {
-  return reduce == ReduceOp::kMax || reduce == ReduceOp::kMin || reduce == ReduceOp::kAny || reduce == ReduceOp::kAll;
-}
+bool is_unordered(ReduceOp reduce) { return reduce == ReduceOp::kMax || reduce == ReduceOp::kMin; }
 
 bool folds_all(const FoldedDimensions& dimensions) { return dimensions.folded.size() == dimensions.count; }
 
@@ -83,6 +79,11 @@ FoldedDimensions folded_dimensions(const tile::Program& program, const tile::Ins
 
 std::string fold_text(const Text& tile, ReduceOp reduce, DType dtype, const FoldedDimensions& dimensions,
                       std::set<std::string>& helpers) {
+  if (reduce == ReduceOp::kAny || reduce == ReduceOp::kAll) {  // of numbers, 0 or 1
+    const ReduceOp extreme = reduce == ReduceOp::kAny ? ReduceOp::kMax : ReduceOp::kMin;
+    const Text numbers{wrap(tile, Binding::kAtom) + ".to(tl.int32)"};
+    return "(" + fold_text(numbers, extreme, DType::i32, dimensions, helpers) + " != 0)";
+  }
   const std::optional<std::string> helper = fold_helper(reduce, dtype);
   if (helper) helpers.insert(*helper);
   // One fold of a whole tile is up to 2.5 times as fast as one dimension after another: a copy of 1 GB on an H100, 8

@@ -102,10 +102,10 @@ std::string launch_function(const tile::Program& program, const IndexNames& name
     const tile::Index index = groups ? tile::Index(groups_along(program, symbol)) : program.symbols[symbol].count;
     counts.push_back(factor_text(index, names.spelled_in_python(index)));
   }
-  std::string options = fmt::format("num_warps={}", program.warps);
-  if (converts_float8(program)) options += fmt::format(", {}={}()", kHardwareFloat8Constant, kHardwareFloat8);
-  if (tile::waits_for_grid(program)) options += ", launch_cooperative_grid=True";
-  if (program.max_registers) options += fmt::format(", maxnreg={}", program.max_registers);
+  std::vector<std::string> options = {fmt::format("num_warps={}", program.warps)};
+  if (converts_float8(program)) options.push_back(fmt::format("{}={}()", kHardwareFloat8Constant, kHardwareFloat8));
+  if (tile::waits_for_grid(program)) options.emplace_back("launch_cooperative_grid=True");
+  if (program.max_registers) options.push_back(fmt::format("maxnreg={}", program.max_registers));
   const std::string memory =
       has_windows(program)
           ? "    # Kernels describe their windows, which the bulk copy engine goes by, in memory of their own.\n"
@@ -116,9 +116,12 @@ std::string launch_function(const tile::Program& program, const IndexNames& name
   std::reverse(counts.begin(), counts.end());
   std::string blocks = counts.empty() ? "1" : join(counts, apart ? ", " : " * ");
   if (program.consumers.programs > 0) blocks = fmt::format("min({}, {})", program.consumers.programs, blocks);
-  return fmt::format("def launch_{0}({1}):\n{4}    blocks = {2}\n    if {5}:\n        {0}[{6}]({1}, {3})\n",
-                     program.name, join(parameters, ", "), blocks, options, memory, apart ? "all(blocks)" : "blocks",
-                     apart ? "blocks" : "(blocks,)");
+  const std::string head = python::wrapped_call("def launch_" + program.name + "(", parameters, "):");
+  parameters.insert(parameters.end(), options.begin(), options.end());
+  const std::string call = python::wrapped_call(fmt::format("{}[{}](", program.name, apart ? "blocks" : "(blocks,)"),
+                                                parameters, ")");
+  return fmt::format("{}\n{}    blocks = {}\n    if {}:\n{}", head, memory, blocks, apart ? "all(blocks)" : "blocks",
+                     python::indent(call, 2));
 }
 
 }  // namespace kw::triton

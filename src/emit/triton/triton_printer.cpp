@@ -48,8 +48,8 @@ Printed print_all(const Program& program) {
     printed.kernels += kernel.source;
     printed.helpers.merge(kernel.helpers);
   }
-  for (const triton::LastBlockReduction& joined : triton::last_block_reductions(program))
-    printed.kernels += "\n\n" + triton::last_block_function(program, joined);
+  for (const triton::LastBlockReduction& reduction : triton::last_block_reductions(program))
+    printed.kernels += "\n\n" + triton::last_block_function(program, reduction);
   return printed;
 }
 
@@ -85,11 +85,11 @@ Launchable launchable(const tile::Program& program) {
   return one;
 }
 
-Launchable launchable(const Program& program, const triton::LastBlockReduction& joined) {
-  Launchable one = launchable(program.lowered[joined.first]->program);
-  one.name = joined.name;
-  one.pointers = triton::pointers_of(program, joined);
-  one.constants = triton::constants_of(program, joined);
+Launchable launchable(const Program& program, const triton::LastBlockReduction& reduction) {
+  Launchable one = launchable(program.lowered[reduction.first]->program);
+  one.name = reduction.name;
+  one.pointers = triton::pointers_of(program, reduction);
+  one.constants = triton::constants_of(program, reduction);
   one.counts = true;
   return one;
 }
@@ -181,11 +181,11 @@ std::pair<Launchable, std::vector<std::string>> with_last(const Program& program
   std::vector<std::string> arguments = tensors_of(program, step);
   if (!last) return {std::move(one), std::move(arguments)};
   const auto all = triton::last_block_reductions(program);
-  const triton::LastBlockReduction& joined = triton::last_block_reduction(all, step, *last);
+  const triton::LastBlockReduction& reduction = triton::last_block_reduction(all, step, *last);
   const std::vector<std::string> of_last = tensors_of(program, *last);
   for (size_t at = 0; at < of_last.size(); ++at)
-    if (joined.shared[at] < 0) arguments.push_back(of_last[at]);
-  return {launchable(program, joined), std::move(arguments)};
+    if (reduction.shared[at] < 0) arguments.push_back(of_last[at]);
+  return {launchable(program, reduction), std::move(arguments)};
 }
 
 // `noted`: the kernel that notes indices out of range. `size`: the run-time size that it takes; empty: none.
@@ -232,6 +232,11 @@ class TritonPrinter : public TargetPrinter {
           std::string(reads_windows(program) ? kWindowMemory : ""), triton::refused_definitions(program)})
       if (!part.empty()) text += (text.empty() ? "" : "\n\n") + part;
     return text;
+  }
+
+  std::vector<std::string> kernels_by_hand(const Program& program) const override {
+    if (triton::keep_mask_definition(program).empty()) return {};
+    return {triton::kKeepMaskKernel};
   }
 
   std::string function(const Program& program, const TileStep& step, const TileStep* last) const override {
@@ -284,15 +289,15 @@ class TritonPrinter : public TargetPrinter {
     std::string out =
         "# What each kernel is compiled for, so that a tool can do so without a GPU.\nKERNEL_SIGNATURES = [\n";
     // Programs that are only launched with another have no entry of their own.
-    std::set<int> joined, alone;
+    std::set<int> by_last, alone;
     for (size_t index = 0; index < program.steps.size(); ++index) {
       const bool together = is_by_last(program.steps[index]) ||
                             (index + 1 < program.steps.size() && is_by_last(program.steps[index + 1]));
       if (const auto* tiles = std::get_if<TileStep>(&program.steps[index]))
-        (together ? joined : alone).insert(tiles->program);
+        (together ? by_last : alone).insert(tiles->program);
     }
     for (int tiles = 0; tiles < static_cast<int>(program.tiles.size()); ++tiles)
-      if (alone.contains(tiles) || !joined.contains(tiles))
+      if (alone.contains(tiles) || !by_last.contains(tiles))
         out += signature_of(launchable(program.lowered[tiles]->program));
     for (const triton::LastBlockReduction& one : triton::last_block_reductions(program))
       out += signature_of(launchable(program, one));

@@ -37,7 +37,7 @@ class Planner {
 
   LoopNest run() {
     find_needed();
-    find_rounds();
+    find_phases();
     choose_vector_axis();
     list_axes();
     choose_block();
@@ -66,13 +66,13 @@ class Planner {
         for (ExprId operand : kernel_.exprs[id].operands) nest_.needed[operand] = true;
   }
 
-  void find_rounds() {
-    std::vector<int> phase(expr_count(), 0);  // how many rounds of folds have to be done before
+  void find_phases() {
+    std::vector<int> phase(expr_count(), 0);  // how many passes of folds have to be done before
     for (size_t id = 0; id < expr_count(); ++id) {
       const Expr& expr = kernel_.exprs[id];
       for (ExprId operand : expr.operands) phase[id] = std::max(phase[id], phase[operand]);
       if (expr.kind == ExprKind::kReduce) ++phase[id];
-      if (nest_.needed[id]) last_round_ = std::max(last_round_, phase[id]);
+      if (nest_.needed[id]) last_pass_ = std::max(last_pass_, phase[id]);
     }
   }
 
@@ -124,7 +124,7 @@ class Planner {
     }
   }
 
-  bool reduces() const { return last_round_ > 0; }
+  bool reduces() const { return last_pass_ > 0; }
 
   void list_axes() {
     const int vector = nest_.vector_axis;
@@ -180,7 +180,7 @@ class Planner {
       }
       return;
     }
-    const bool several_passes = !scans() && !scatters_ && (last_round_ > 1 || stores_over_reduce_axes());
+    const bool several_passes = !scans() && !scatters_ && (last_pass_ > 1 || stores_over_reduce_axes());
     int64_t block = several_passes ? kBlockBytes / (4 * std::max<int64_t>(product_of(nest_.reduce_axes), 1))
                                    : kMostColumns;
     block = std::clamp(block / kFewestColumns * kFewestColumns, kFewestColumns, kMostColumns);
@@ -341,7 +341,7 @@ class Planner {
   const LoopHints& hints_;
   const bool scatters_;
   std::vector<std::vector<bool>> axes_;  // [expression] the axes along which its value differs
-  int last_round_ = 0;                   // rounds of folds that wait for each other
+  int last_pass_ = 0;                    // passes of folds that wait for each other
   LoopNest nest_;
 };
 

@@ -1,0 +1,78 @@
+"""What a candidate's first comment says of its kernels: how they are scheduled, and what the cost model expects of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Callable
+
+import pytest
+import torch
+from case_checks import compile_for_gpu
+from kernelwright import library
+from kernelwright.capture import export
+from movement_cases import Wrapped
+
+Tensor = torch.Tensor
+
+
+def header(source: str) -> str:
+    lines = source.splitlines()
+    count = next(number for number, line in enumerate(lines) if not line.startswith("#"))
+    assert max(len(line) for line in lines[:count]) <= 120
+    return "\n".join(lines[:count])
+
+
+def linear(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return torch.relu(torch.nn.functional.linear(x, w, b))
+
+
+def convolution(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return torch.relu(torch.nn.functional.conv2d(x, w, b))
+
+
+LARGE = (torch.empty(4096, 4096), torch.empty(4096, 4096), torch.empty(4096))
+IMAGE = (torch.empty(32, 64, 64, 64), torch.empty(128, 64, 3, 3), torch.empty(128))
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "scheduler", "products"),
+    [
+        (linear, LARGE, "contraction", "; products of f32 by three of halves"),
+        (linear, tuple(tensor.half() for tensor in LARGE), "contraction", ""),
+        (convolution, IMAGE, "convolution", "; products of f32 by one of halves, for TF32"),
+    ],
+    ids=["linear", "linear_half", "convolution"],
+)
+def test_schedule_precision_and_share(
+    function: Callable[..., Tensor], arguments: tuple[Tensor, ...], scheduler: str, products: str
+) -> None:
+    source = compile_for_gpu(Wrapped(function), *arguments)["source"]
+    text = header(source)
+    assert "# Scheduled for NVIDIA H200:" in text
+    launched = re.findall(r"^def (\w+_kernel\w*)\(", source, re.M)
+    named = re.findall(r"\w+_kernel\w*(?=[,:])", text)
+    assert named and set(named) <= set(launched)
+    in_one_line = re.sub(r"\n#     ", " ", text)
+    [group] = re.findall(rf": {scheduler} (.*) ([\d.e-]+) ms expected, (\d+) % of the roofline(.*)", in_one_line)
+    assert "block_m=" in group[0]
+    assert float(group[1]) > 0 and 20 <= int(group[2]) <= 100
+    assert group[3] == products
+
+
+def test_long_modules_show_their_first_groups() -> None:
+    def layers(x: Tensor) -> Tensor:
+        for _ in range(25):
+            x = torch.cumsum(torch.cumsum(x, 0), 1)
+        return x
+
+    text = header(compile_for_gpu(Wrapped(layers), torch.empty(256, 256))["source"])
+    assert text.count("% of the roofline") == 20
+    assert re.search(r"#   and \d+ more groups$", text)
+
+
+def test_library_calls_alone_have_no_schedule() -> None:
+    made: dict[str, Any] = library.compile_graph(
+        export.export_module(Wrapped(torch.linalg.inv), (torch.randn(4, 4),)), "cpu"
+    )
+    assert "Scheduled for" not in made["source"]
+    assert "# 0 kernels, 1 library call (aten.linalg_inv)." in header(made["source"])
