@@ -71,6 +71,21 @@ constexpr std::string_view kLstmSteps = R"(def lstm_steps(products, first, weigh
 
 )";
 
+constexpr std::string_view kGruSteps = R"(def gru_steps(products, first, weight, bias=None):
+    """h of every step: PyTorch's GRU, whose gates take products[t] and, of the state, h[t - 1] @ weight.T + bias."""
+    shape = (products.shape[0], *first.shape)
+    states = torch.empty(shape, dtype=products.dtype, device=products.device)
+    state = first
+    for product, made in zip(products, states):
+        of_state, of_input = torch.nn.functional.linear(state, weight, bias).chunk(3, 1), product.chunk(3, 1)
+        reset, update = torch.sigmoid(of_input[0] + of_state[0]), torch.sigmoid(of_input[1] + of_state[1])
+        candidate = torch.tanh(of_input[2] + reset * of_state[2])
+        state = torch.add((state - candidate) * update, candidate, out=made)
+    return states
+
+
+)";
+
 // Kernels of one stream run one after the other, so that they can share a counter.
 constexpr std::string_view kEndedPrograms = R"(@functools.cache
 def counter_of(device, stream):
@@ -200,6 +215,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
                    "train_batch_norm",
                    "rnn_steps",
                    "lstm_steps",
+                   "gru_steps",
                    "counter_of",
                    "ended_programs",
                    "float",
@@ -242,6 +258,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
   if (forward.trains_batch_norm) functions += kTrainBatchNorm;
   if (forward.steps_rnn) functions += kRnnSteps;
   if (forward.steps_lstm) functions += kLstmSteps;
+  if (forward.steps_gru) functions += kGruSteps;
   functions += target.launch_functions(program, forward.splits_scratch);
   if (forward.counts_programs) functions += program.graphs ? kEndedProgramsOfGraphs : kEndedPrograms;
   functions += forward.source + "\n\n" + model_class_text(graph, program, target, wraps_module, kept);

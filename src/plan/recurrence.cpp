@@ -111,7 +111,10 @@ Recurrence recurrence_of_steps(const GraphFacts& facts, NodeId id) {
   Recurrence made;
   made.node = id;
   const std::string kind = node.text("kind");
-  made.kind = kind == "lstm" ? CellKind::kLstm : kind == "relu" ? CellKind::kRelu : CellKind::kTanh;
+  made.kind = kind == "lstm"   ? CellKind::kLstm
+              : kind == "gru"  ? CellKind::kGru
+              : kind == "relu" ? CellKind::kRelu
+                               : CellKind::kTanh;
   const TensorType& sequence = graph.type(node.results[0]);
   made.steps = sequence.shape[0];
   made.batch = sequence.shape[1];
@@ -134,6 +137,7 @@ Recurrence recurrence_of_steps(const GraphFacts& facts, NodeId id) {
     }
   }
   made.cells.push_back({{}, strided(facts, node.value("weight")), {}, {}});
+  if (const ValueId bias = node.value("bias"); bias != kNoValue) made.cells[0].recurrent_bias = strided(facts, bias);
   made.sequence = {node.results[0], sequence.strides};
   return made;
 }

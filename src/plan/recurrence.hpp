@@ -41,7 +41,7 @@ struct Recurrence {
   DType dtype = DType::f32;
   bool exact = false;    // as sums of f32 products; else operands may be rounded to TF32's 11 digits
   StridedOperand input;  // step, batch, feature
-  // Of kw.rnn_steps in the input's place: its products with the weights, biases added. Step, batch, row.
+  // Of kw.rnn_steps in the input's place: its products with the weights, the input's biases added. Step, batch, row.
   std::optional<StridedOperand> products;
   StridedOperand first_hidden;               // layer and direction, batch, unit
   std::optional<StridedOperand> first_cell;  // of an LSTM

@@ -174,19 +174,22 @@ class Steps : public testing::TestWithParam<std::pair<int64_t, int64_t>> {};
 
 TEST_P(Steps, ComputeWhatLaunchesOfEachStepDo) {
   const auto& [batch, units] = GetParam();
-  for (const std::string kind : {"tanh", "relu", "lstm"}) {
-    const bool is_lstm = kind == "lstm";
-    const std::string rows = is_lstm ? "80" : "20";
+  for (const std::string kind : {"tanh", "relu", "lstm", "gru", "gru without biases"}) {
+    const bool is_lstm = kind == "lstm", is_gru = kind.starts_with("gru");
+    const std::string rows = is_lstm ? "80" : is_gru ? "60" : "20";
+    const std::string more = is_lstm ? ", cell=%c" : kind == "gru" ? ", bias=%b" : "";
     const Graph graph = parse_graph("graph G on cuda {\n  input %p : f32[5, 3, " + rows + R"(] user args.0
   input %h : f32[3, 20] user args.1
   input %c : f32[3, 20] user args.2
   input %w : f32[)" + rows + R"(, 30] parameter "w" access "self.w"
+  input %b : f32[)" + rows + R"(] parameter "b" access "self.b"
   %v = aten.slice.Tensor(self=%w, dim=1, start=10, end=30) : f32[)" +
                                     rows + R"(, 20] strides [30, 1] offset 10
   %y)" + (is_lstm ? ", %last" : "") +
-                                    R"( = kw.rnn_steps.default(products=%p, first=%h, weight=%v, kind=")" + kind +
-                                    (is_lstm ? R"(", cell=%c) : f32[5, 3, 20], f32[3, 20])" : R"(") : f32[5, 3, 20])") +
-                                    "\n  return %y" + (is_lstm ? ", %last" : "") + "\n}");
+                                    R"( = kw.rnn_steps.default(products=%p, first=%h, weight=%v, kind=")" +
+                                    (is_gru ? "gru" : kind) + "\"" + more + ") : f32[5, 3, 20]" +
+                                    (is_lstm ? ", f32[3, 20]" : "") + "\n  return %y" + (is_lstm ? ", %last" : "") +
+                                    "\n}");
     const DeviceDescription device = default_device("triton");
     const auto program = [&](const plan::Parameters& parameters) {
       Schedule schedule = join_products(graph, default_schedule(graph, device), device);
