@@ -265,8 +265,10 @@ class Writer {
     std::string head = name(0);
     if (kind == "lstm") {
       result_.steps_lstm = true;
-      head += ", " + name(1) + " = lstm_steps(";
+      const bool has_cells = node.results.size() > 2;
+      head += ", " + name(1) + (has_cells ? ", " + name(2) : "") + " = lstm_steps(";
       arguments.push_back(text_of(*node.find("cell")));
+      if (has_cells) arguments.push_back("every_cell=True");
     } else if (kind == "gru") {
       result_.steps_gru = true;
       head += " = gru_steps(";

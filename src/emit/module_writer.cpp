@@ -57,16 +57,19 @@ constexpr std::string_view kRnnSteps = R"(def rnn_steps(products, first, weight,
 
 )";
 
-constexpr std::string_view kLstmSteps = R"(def lstm_steps(products, first, weight, cell):
-    """h of every step, and the last c: PyTorch's LSTM, whose gates' arguments are products[t] + h[t - 1] @ weight.T."""
+constexpr std::string_view kLstmSteps = R"(def lstm_steps(products, first, weight, cell, every_cell=False):
+    """h of every step, the last c, and every c if wanted: PyTorch's LSTM, whose gates' arguments are
+    products[t] + h[t - 1] @ weight.T."""
     shape = (products.shape[0], *first.shape)
     states = torch.empty(shape, dtype=products.dtype, device=products.device)
-    state, columns = first, weight.t()
+    state, columns, cells = first, weight.t(), []
     for product, made in zip(products, states):
         write, keep, candidate, show = torch.addmm(product, state, columns).chunk(4, 1)
         cell = torch.sigmoid(keep) * cell + torch.sigmoid(write) * torch.tanh(candidate)
         state = torch.mul(torch.sigmoid(show), torch.tanh(cell), out=made)
-    return states, cell
+        if every_cell:
+            cells.append(cell)
+    return (states, cell, torch.stack(cells)) if every_cell else (states, cell)
 
 
 )";

@@ -24,25 +24,27 @@ class Recurrences {
     for (size_t chain = 0; chain < chains_.size(); ++chain) {
       const std::vector<ValueId>& states = chains_[chain].states;
       if (!is_worth_it(chains_[chain])) continue;
-      for (size_t at = 0; at < states.size(); ++at) places_[states[at]] = {chain, at};
-      if (const ValueId cell = steps_.at(states.back()).cell; cell != kNoValue) last_cells_[cell] = chain;
+      for (size_t at = 0; at < states.size(); ++at) {
+        places_[states[at]] = {chain, at};
+        if (const ValueId cell = steps_.at(states[at]).cell; cell != kNoValue) add_cell(cell, chain, at);
+      }
     }
   }
 
   RewriteCounts run() {
     return rewriter_.run([&](Node& node) {
       if (node.results.size() != 1) return false;
-      if (const auto last = last_cells_.find(node.results[0]); last != last_cells_.end()) {
-        const ValueId cell = chains_[last->second].last_cell;
-        if (cell != kNoValue) rewriter_.replace(node.results[0], cell, NumericTag::kReassociates);
-        return cell != kNoValue;
-      }
+      if (const auto found = cells_.find(node.results[0]); found != cells_.end()) return replace_cell(found->first);
       const auto found = places_.find(node.results[0]);
       if (found == places_.end()) return false;
       Chain& chain = chains_[found->second.first];
       const size_t at = found->second.second;
       const ValueId state = node.results[0];
-      if (at == 0) emit(chain, recurrent_step_of(rewriter_, node), rewriter_.type(state));
+      if (at == 0) {
+        emit(chain, recurrent_step_of(rewriter_, node), rewriter_.type(state));
+        // The first cell's node stands before this one: what reads it in between goes on doing so.
+        if (const ValueId cell = steps_.at(state).cell; cell != kNoValue) replace_cell(cell);
+      }
       if (chain.sequence == kNoValue) return false;
       rewriter_.replace(state, emit_slice(rewriter_, chain.sequence, static_cast<int64_t>(at)),
                         NumericTag::kReassociates);
@@ -53,8 +55,9 @@ class Recurrences {
  private:
   struct Chain {
     std::vector<ValueId> states;
-    Roles roles;  // of each gate's addends
-    ValueId sequence = kNoValue, last_cell = kNoValue;
+    Roles roles;             // of each gate's addends
+    bool has_cells = false;  // are more cells than the last read by others?
+    ValueId sequence = kNoValue, last_cell = kNoValue, cells = kNoValue;
   };
 
   const TensorType& type(ValueId id) const { return rewriter_.type(id); }
@@ -65,8 +68,6 @@ class Recurrences {
   std::optional<Roles> roles_of(const RecurrentStep& before, const RecurrentStep& step, ValueId state) const {
     if (before.kind != step.kind || step.cell_before != before.cell) return std::nullopt;
     if (step.state_before != kNoValue && step.state_before != state) return std::nullopt;
-    // Other steps' cells are not stored: what the step before made is read by it, and by this one.
-    if (before.cell != kNoValue && reads_.of(before.cell) != 2) return std::nullopt;
     Roles roles(step.gates.size());
     for (size_t gate = 0; gate < roles.size(); ++gate) {
       if (before.gates[gate].size() != step.gates[gate].size()) return std::nullopt;
@@ -161,7 +162,25 @@ class Recurrences {
     return terms;
   }
 
+  void add_cell(ValueId cell, size_t chain, size_t at) {
+    cells_[cell] = {chain, at};
+    // Its own step reads it, and the next one.
+    if (at + 1 < chains_[chain].states.size() && reads_.of(cell) > 2) chains_[chain].has_cells = true;
+  }
+
   // --- What takes their place ---
+
+  // Whether it did: cells that only their loop reads are not stored.
+  bool replace_cell(ValueId cell) {
+    const auto [place, at] = cells_.at(cell);
+    const Chain& chain = chains_[place];
+    const bool is_last = at + 1 == chain.states.size();
+    if (chain.sequence == kNoValue || (!chain.has_cells && !is_last)) return false;
+    rewriter_.replace(cell,
+                      chain.has_cells ? emit_slice(rewriter_, chain.cells, static_cast<int64_t>(at)) : chain.last_cell,
+                      NumericTag::kReassociates);
+    return true;
+  }
 
   // A step's terms by what becomes of them.
   struct Sorted {
@@ -221,10 +240,12 @@ class Recurrences {
     TensorType cell = rewriter_.type(first->cell_before);
     cell.strides = contiguous_strides(cell.shape);
     cell.offset = 0;
-    const auto results = rewriter_.emit_all("kw.rnn_steps.default", std::move(arguments),
-                                            {{"states", std::move(type)}, {"last_cell", std::move(cell)}});
+    std::vector<std::pair<std::string, TensorType>> made = {{"states", type}, {"last_cell", std::move(cell)}};
+    if (chain.has_cells) made.emplace_back("cells", std::move(type));
+    const auto results = rewriter_.emit_all("kw.rnn_steps.default", std::move(arguments), std::move(made));
     chain.sequence = results[0];
     chain.last_cell = results[1];
+    if (chain.has_cells) chain.cells = results[2];
   }
 
   static bool is_as_found(const RecurrentStep& step, const Roles& roles) {
@@ -238,7 +259,7 @@ class Recurrences {
   std::map<ValueId, size_t> chain_of_;
   std::vector<Chain> chains_;
   std::map<ValueId, std::pair<size_t, size_t>> places_;  // of a state: its chain, and which step made it
-  std::map<ValueId, size_t> last_cells_;                 // their chains
+  std::map<ValueId, std::pair<size_t, size_t>> cells_;   // the same of a cell
 };
 
 }  // namespace

@@ -48,6 +48,7 @@ struct Recurrence {
   std::vector<RecurrentCell> cells;          // [layer · directions + direction]
   StridedResult sequence;                    // step, batch, unit of all directions
   StridedResult last_hidden, last_cell;      // layer and direction, batch, unit
+  StridedResult cell_sequence;               // of kw.rnn_steps: step, batch, unit
 
   bool has_cell_state() const { return kind == CellKind::kLstm; }
   int64_t gates() const { return kind == CellKind::kLstm ? 4 : kind == CellKind::kGru ? 3 : 1; }

@@ -522,6 +522,7 @@ class RecurrenceKernels : ProductKernels {
     if (one_.has_cell_state()) {
       store_state(wave, "new_cell", DType::f32, cell_, after.cell);
       store_last(wave, one_.last_cell, "last_cell", after.cell);
+      if (one_.cell_sequence.value != kNoValue) store_steps(wave, "cells", one_.cell_sequence, after.cell);
     }
     const ExprId made = after.hidden;
     store_state(wave, "new_hidden", one_.dtype, hidden_, made);
@@ -547,8 +548,12 @@ class RecurrenceKernels : ProductKernels {
     StridedResult to = one_.sequence;
     if (!is_result) to = {between_, contiguous_strides({one_.steps, one_.batch, width()})};
     if (is_result && to.value == kNoValue) return;
-    const int made = wave.draft.buffer(is_result ? "sequence" : "between", one_.dtype,
-                                       {one_.steps, one_.batch, width()}, to.strides, BufferRole::kOutput, to.value);
+    store_steps(wave, is_result ? "sequence" : "between", to, value);
+  }
+
+  void store_steps(Wave& wave, const std::string& name, const StridedResult& to, ExprId value) const {
+    const int made = wave.draft.buffer(name, one_.dtype, {one_.steps, one_.batch, width()}, to.strides,
+                                       BufferRole::kOutput, to.value);
     const Index first = one_.directions > 1 ? wave.cell * Index(one_.hidden) : Index(0);
     wave.draft.store(made, {wave.time, symbol_index(wave.sample), first + symbol_index(wave.unit)},
                      wave.draft.build.cast(one_.dtype, value), both(wave.draft.build, wave.active, wave.is_highest));

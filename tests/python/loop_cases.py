@@ -111,7 +111,7 @@ class LongShortTerm(nn.Module):
 
 
 class OtherGates(nn.Module):
-    """An LSTM whose gates stand in another order, and one whose memories are all read, which stays steps."""
+    """An LSTM whose gates stand in another order, and one whose memories are all read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class OtherGates(nn.Module):
             f, i, g, o = self.gates(torch.cat((now, high), dim=1)).chunk(4, dim=1)
             kept = torch.sigmoid(f) * kept + torch.sigmoid(i) * torch.tanh(g)
             high = torch.sigmoid(o) * torch.tanh(kept)
-        return torch.stack(memories), low, high
+        return torch.stack(memories), low, high, memories[0], memories[-1]
 
 
 class Gated(nn.Module):
@@ -291,7 +291,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "matrices": (Matrices, 1),
     "stacked": (Stacked, 2),
     "lstm": (LongShortTerm, 2),
-    "other_gates": (OtherGates, 1),
+    "other_gates": (OtherGates, 2),
     "gru": (Gated, 1),
     "gru_of_all_steps": (lambda: Gated(stacks=True), 1),
     "gru_batch_first": (lambda: Gated(bias=False, stacks=True, batch_first=True), 1),

@@ -36,6 +36,21 @@ def test_loops_are_pytorchs_on_a_cpu(name: str, tmp_path: Path) -> None:
     assert not fault, f"{fault}\n{emitted['source']}"
 
 
+@pytest.mark.parametrize("name", ["cell", "lstm", "other_gates", "gru", "gru_batch_first"])
+def test_steps_of_the_library_are_pytorchs(name: str, tmp_path: Path) -> None:
+    """What is written where no kernel takes the recurrence."""
+    schedule = emitted_for(name, "cpu")["schedule"]
+    for group in schedule["groups"]:
+        if group["scheduler"] == "recurrence":
+            group["scheduler"], group["parameters"] = "extern", {}
+    emitted = emitted_for(name, "cpu", schedule=schedule)
+    assert len(re.findall(r" = (?:rnn|lstm|gru)_steps\(", emitted["source"])) == CASES[name][1]
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreted({"candidate": str(path), "case": name})
+    assert not fault, f"{fault}\n{emitted['source']}"
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_kernels_of_each_step_are_pytorchs(name: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
     """The interpreter runs programs one by one: none may wait for another."""
