@@ -49,6 +49,7 @@ struct KernelForward {
   bool trains_batch_norm = false;  // calls train_batch_norm
   bool steps_rnn = false;          // calls rnn_steps
   bool steps_lstm = false;         // calls lstm_steps
+  bool steps_gru = false;          // calls gru_steps
   bool calls_library = false;      // uses aten
   bool counts_programs = false;    // calls ended_programs
   bool splits_scratch = false;     // calls scratch_part

@@ -258,13 +258,26 @@ class Writer {
   void write_rnn_steps(const Node& node) {
     std::vector<std::string> arguments;
     for (const char* argument : {"products", "first", "weight"}) arguments.push_back(text_of(*node.find(argument)));
-    const bool is_lstm = node.text("kind") == "lstm";
-    arguments.push_back(is_lstm ? text_of(*node.find("cell")) : "torch." + node.text("kind") + "_");
-    (is_lstm ? result_.steps_lstm : result_.steps_rnn) = true;
+    const std::string kind = node.text("kind");
     const auto name = [&](size_t result) {
       return node.results[result] == kNoValue ? "_" : names_.of(node.results[result]);
     };
-    const std::string head = is_lstm ? name(0) + ", " + name(1) + " = lstm_steps(" : name(0) + " = rnn_steps(";
+    std::string head = name(0);
+    if (kind == "lstm") {
+      result_.steps_lstm = true;
+      const bool has_cells = node.results.size() > 2;
+      head += ", " + name(1) + (has_cells ? ", " + name(2) : "") + " = lstm_steps(";
+      arguments.push_back(text_of(*node.find("cell")));
+      if (has_cells) arguments.push_back("every_cell=True");
+    } else if (kind == "gru") {
+      result_.steps_gru = true;
+      head += " = gru_steps(";
+      if (const Argument* bias = node.find("bias")) arguments.push_back(text_of(*bias));
+    } else {
+      result_.steps_rnn = true;
+      head += " = rnn_steps(";
+      arguments.push_back("torch." + kind + "_");
+    }
     lines_.push_back(python::wrapped_call(head, arguments, ")"));
   }
 
@@ -583,6 +596,7 @@ KernelForward kernel_forward_text(const Graph& graph, const Program& program, co
   forward.trains_batch_norm |= prepared.trains_batch_norm;
   forward.steps_rnn |= prepared.steps_rnn;
   forward.steps_lstm |= prepared.steps_lstm;
+  forward.steps_gru |= prepared.steps_gru;
   forward.calls_library |= prepared.calls_library;
   forward.counts_programs |= prepared.counts_programs;
   forward.aligns_tensors |= prepared.aligns_tensors;

@@ -57,16 +57,34 @@ constexpr std::string_view kRnnSteps = R"(def rnn_steps(products, first, weight,
 
 )";
 
-constexpr std::string_view kLstmSteps = R"(def lstm_steps(products, first, weight, cell):
-    """h of every step, and the last c: PyTorch's LSTM, whose gates' arguments are products[t] + h[t - 1] @ weight.T."""
+constexpr std::string_view kLstmSteps = R"(def lstm_steps(products, first, weight, cell, every_cell=False):
+    """h of every step, the last c, and every c if wanted: PyTorch's LSTM, whose gates' arguments are
+    products[t] + h[t - 1] @ weight.T."""
     shape = (products.shape[0], *first.shape)
     states = torch.empty(shape, dtype=products.dtype, device=products.device)
-    state, columns = first, weight.t()
+    state, columns, cells = first, weight.t(), []
     for product, made in zip(products, states):
         write, keep, candidate, show = torch.addmm(product, state, columns).chunk(4, 1)
         cell = torch.sigmoid(keep) * cell + torch.sigmoid(write) * torch.tanh(candidate)
         state = torch.mul(torch.sigmoid(show), torch.tanh(cell), out=made)
-    return states, cell
+        if every_cell:
+            cells.append(cell)
+    return (states, cell, torch.stack(cells)) if every_cell else (states, cell)
+
+
+)";
+
+constexpr std::string_view kGruSteps = R"(def gru_steps(products, first, weight, bias=None):
+    """h of every step: PyTorch's GRU, whose gates take products[t] and, of the state, h[t - 1] @ weight.T + bias."""
+    shape = (products.shape[0], *first.shape)
+    states = torch.empty(shape, dtype=products.dtype, device=products.device)
+    state = first
+    for product, made in zip(products, states):
+        of_state, of_input = torch.nn.functional.linear(state, weight, bias).chunk(3, 1), product.chunk(3, 1)
+        reset, update = torch.sigmoid(of_input[0] + of_state[0]), torch.sigmoid(of_input[1] + of_state[1])
+        candidate = torch.tanh(of_input[2] + reset * of_state[2])
+        state = torch.add((state - candidate) * update, candidate, out=made)
+    return states
 
 
 )";
@@ -200,6 +218,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
                    "train_batch_norm",
                    "rnn_steps",
                    "lstm_steps",
+                   "gru_steps",
                    "counter_of",
                    "ended_programs",
                    "float",
@@ -242,6 +261,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
   if (forward.trains_batch_norm) functions += kTrainBatchNorm;
   if (forward.steps_rnn) functions += kRnnSteps;
   if (forward.steps_lstm) functions += kLstmSteps;
+  if (forward.steps_gru) functions += kGruSteps;
   functions += target.launch_functions(program, forward.splits_scratch);
   if (forward.counts_programs) functions += program.graphs ? kEndedProgramsOfGraphs : kEndedPrograms;
   functions += forward.source + "\n\n" + model_class_text(graph, program, target, wraps_module, kept);

@@ -2,8 +2,9 @@
 //
 // - The same operator on each of the slices `x[t]` of one tensor is one operator on the whole: a linear layer, or a
 //   pointwise operator of one operand.
-// - h[t] = tanh(W·x[t] + U·h[t−1] + b), or relu, written with linear layers or products, with x and h apart or
-//   concatenated, is one node, kw.rnn_steps, behind one product of all x with W. Its results are slices of one tensor.
+// - h[t] = tanh(W·x[t] + U·h[t−1] + b), or relu, or an LSTM's or GRU's cell, written with linear layers or products,
+//   with x and h apart or concatenated, is one node, kw.rnn_steps, behind one product of all x with W. Its results are
+//   slices of one tensor.
 // - A concatenation of all slices of a tensor, in order, is that tensor.
 //
 // The three take turns until nothing is left to do: what reads a loop's results in a loop becomes one operator too.

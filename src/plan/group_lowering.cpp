@@ -568,8 +568,8 @@ std::optional<LoweredGroup> lower_recurrence(const GraphFacts& facts, NodeId nod
   LoweredGroup group;
   group.recurrence = recurrence_of(facts, node);
   if (!group.recurrence) return std::nullopt;
-  for (StridedResult* result :
-       {&group.recurrence->sequence, &group.recurrence->last_hidden, &group.recurrence->last_cell})
+  Recurrence& made = *group.recurrence;
+  for (StridedResult* result : {&made.sequence, &made.last_hidden, &made.last_cell, &made.cell_sequence})
     if (std::find(outputs.begin(), outputs.end(), result->value) == outputs.end()) result->value = kNoValue;
   group.kernel.name = kernel_name(facts.graph, {&node, 1});
   group.kernel.doc = kernel_doc(facts.graph, {&node, 1}, outputs);

@@ -111,7 +111,10 @@ Recurrence recurrence_of_steps(const GraphFacts& facts, NodeId id) {
   Recurrence made;
   made.node = id;
   const std::string kind = node.text("kind");
-  made.kind = kind == "lstm" ? CellKind::kLstm : kind == "relu" ? CellKind::kRelu : CellKind::kTanh;
+  made.kind = kind == "lstm"   ? CellKind::kLstm
+              : kind == "gru"  ? CellKind::kGru
+              : kind == "relu" ? CellKind::kRelu
+                               : CellKind::kTanh;
   const TensorType& sequence = graph.type(node.results[0]);
   made.steps = sequence.shape[0];
   made.batch = sequence.shape[1];
@@ -133,7 +136,10 @@ Recurrence recurrence_of_steps(const GraphFacts& facts, NodeId id) {
       made.last_cell.strides.insert(made.last_cell.strides.end(), strides.begin(), strides.end());
     }
   }
+  if (node.results.size() > 2 && node.results[2] != kNoValue)
+    made.cell_sequence = {node.results[2], graph.type(node.results[2]).strides};
   made.cells.push_back({{}, strided(facts, node.value("weight")), {}, {}});
+  if (const ValueId bias = node.value("bias"); bias != kNoValue) made.cells[0].recurrent_bias = strided(facts, bias);
   made.sequence = {node.results[0], sequence.strides};
   return made;
 }

@@ -41,13 +41,14 @@ struct Recurrence {
   DType dtype = DType::f32;
   bool exact = false;    // as sums of f32 products; else operands may be rounded to TF32's 11 digits
   StridedOperand input;  // step, batch, feature
-  // Of kw.rnn_steps in the input's place: its products with the weights, biases added. Step, batch, row.
+  // Of kw.rnn_steps in the input's place: its products with the weights, the input's biases added. Step, batch, row.
   std::optional<StridedOperand> products;
   StridedOperand first_hidden;               // layer and direction, batch, unit
   std::optional<StridedOperand> first_cell;  // of an LSTM
   std::vector<RecurrentCell> cells;          // [layer · directions + direction]
   StridedResult sequence;                    // step, batch, unit of all directions
   StridedResult last_hidden, last_cell;      // layer and direction, batch, unit
+  StridedResult cell_sequence;               // of kw.rnn_steps: step, batch, unit
 
   bool has_cell_state() const { return kind == CellKind::kLstm; }
   int64_t gates() const { return kind == CellKind::kLstm ? 4 : kind == CellKind::kGru ? 3 : 1; }

@@ -74,7 +74,8 @@ class RecurrenceKernels : ProductKernels {
     for (const RecurrentCell& cell : one.cells) {
       if (!one.products) operands.push_back(&cell.input_weight.lies);
       operands.push_back(&cell.recurrent_weight.lies);
-      if (cell.input_bias) operands.insert(operands.end(), {&cell.input_bias->lies, &cell.recurrent_bias->lies});
+      for (const auto* bias : {&cell.input_bias, &cell.recurrent_bias})
+        if (*bias) operands.push_back(&(*bias)->lies);
     }
     return operands;
   }
@@ -83,7 +84,9 @@ class RecurrenceKernels : ProductKernels {
   // The gates of a unit lie side by side, as many as a power of two.
   int64_t gate_places() const { return next_power_of_two(one_.gates()); }
   Shape products_shape() const { return {one_.directions, one_.steps, one_.batch, one_.hidden, gate_places()}; }
-  bool has_biases() const { return one_.cells[0].input_bias.has_value(); }
+  bool has_biases() const { return one_.cells[0].recurrent_bias.has_value(); }
+  // Those of a loop's steps are read where they lie: the input's are among its products.
+  bool gathers_biases() const { return has_biases() && !one_.products; }
   kernel::Precision precision() const {
     return one_.dtype == DType::f32 && !one_.exact ? kernel::Precision::kTf32 : kernel::Precision::kFull;
   }
@@ -145,14 +148,14 @@ class RecurrenceKernels : ProductKernels {
     for (const RecurrentCell& cell : one_.cells) {
       recurrent.push_back(cell.recurrent_weight);
       if (one_.directions == 1 && &cell != &one_.cells[0]) below.push_back(cell.input_weight);
-      if (!has_biases()) continue;
+      if (!gathers_biases()) continue;
       for (const auto& bias : {cell.input_bias, cell.recurrent_bias})
         biases.push_back({bias->lies, {bias->strides[0], one_.hidden * bias->strides[0]}});
     }
     recurrent_ = gathered("recurrent_weights", recurrent, one_.dtype, {one_.rows(), one_.hidden},
                           recurrent_precision());
     if (!below.empty()) below_ = gathered("input_weights", below, one_.dtype, {one_.rows(), one_.hidden}, precision());
-    if (has_biases())
+    if (gathers_biases())
       biases_ = gathered("biases", biases, DType::f32, {one_.hidden, one_.gates()}, kernel::Precision::kFull);
   }
 
@@ -390,7 +393,7 @@ class RecurrenceKernels : ProductKernels {
     if (apart && blocks_.parts == 3) parts.weights_middle = recurrent("weights_middle", DType::bf16, recurrent_middle_);
     if (apart) parts.weights_low = recurrent("weights_low", DType::bf16, recurrent_low_);
     parts.products = products_buffer(wave);
-    if (has_biases()) parts.biases = parameters(wave, "biases", DType::f32, biases_, 2, {one_.hidden, one_.gates()});
+    if (has_biases()) parts.biases = biases_buffer(wave);
     if (wave.has_input == kNoExpr) return parts;
     parts.is_above = compared(build, ScalarOp::kGreater, wave.cell, 0);
     parts.below = wave.draft.load(hidden, {wave.before, wave.cell - Index(1), sample, source}, 0.0, parts.is_above);
@@ -404,7 +407,14 @@ class RecurrenceKernels : ProductKernels {
       return wave.draft.buffer("products", DType::f32, products_shape(), {}, BufferRole::kInput, products_);
     StridedOperand given = *one_.products;
     given.strides = {0, given.strides[0], given.strides[1], given.strides[2], one_.hidden * given.strides[2]};
-    return operand(wave.draft, given, products_shape());
+    return operand(wave.draft, given, {1, one_.steps, one_.batch, one_.hidden, one_.gates()});
+  }
+
+  int biases_buffer(Wave& wave) const {
+    if (gathers_biases()) return parameters(wave, "biases", DType::f32, biases_, 2, {one_.hidden, one_.gates()});
+    StridedOperand given = *one_.cells[0].recurrent_bias;
+    given.strides = {0, given.strides[0], one_.hidden * given.strides[0]};
+    return operand(wave.draft, given, {1, one_.hidden, one_.gates()});
   }
 
   int weights_where_they_lie(Wave& wave) const {
@@ -442,8 +452,9 @@ class RecurrenceKernels : ProductKernels {
   }
 
   ExprId bias(Wave& wave, const Parts& parts, const Index& gate, int64_t which) const {
-    if (parts.biases < 0) return kNoExpr;
-    return wave.draft.load(parts.biases, {wave.cell * Index(2) + Index(which), symbol_index(wave.unit), gate});
+    if (parts.biases < 0 || (which == 0 && !gathers_biases())) return kNoExpr;
+    const Index row = gathers_biases() ? wave.cell * Index(2) + Index(which) : Index(0);
+    return wave.draft.load(parts.biases, {row, symbol_index(wave.unit), gate});
   }
 
   // What a gate has of the layer's input, and of the state before.
@@ -511,6 +522,7 @@ class RecurrenceKernels : ProductKernels {
     if (one_.has_cell_state()) {
       store_state(wave, "new_cell", DType::f32, cell_, after.cell);
       store_last(wave, one_.last_cell, "last_cell", after.cell);
+      if (one_.cell_sequence.value != kNoValue) store_steps(wave, "cells", one_.cell_sequence, after.cell);
     }
     const ExprId made = after.hidden;
     store_state(wave, "new_hidden", one_.dtype, hidden_, made);
@@ -536,8 +548,12 @@ class RecurrenceKernels : ProductKernels {
     StridedResult to = one_.sequence;
     if (!is_result) to = {between_, contiguous_strides({one_.steps, one_.batch, width()})};
     if (is_result && to.value == kNoValue) return;
-    const int made = wave.draft.buffer(is_result ? "sequence" : "between", one_.dtype,
-                                       {one_.steps, one_.batch, width()}, to.strides, BufferRole::kOutput, to.value);
+    store_steps(wave, is_result ? "sequence" : "between", to, value);
+  }
+
+  void store_steps(Wave& wave, const std::string& name, const StridedResult& to, ExprId value) const {
+    const int made = wave.draft.buffer(name, one_.dtype, {one_.steps, one_.batch, width()}, to.strides,
+                                       BufferRole::kOutput, to.value);
     const Index first = one_.directions > 1 ? wave.cell * Index(one_.hidden) : Index(0);
     wave.draft.store(made, {wave.time, symbol_index(wave.sample), first + symbol_index(wave.unit)},
                      wave.draft.build.cast(one_.dtype, value), both(wave.draft.build, wave.active, wave.is_highest));

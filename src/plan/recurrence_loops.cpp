@@ -173,6 +173,7 @@ class RecurrenceLoopKernels : ProductKernels {
                                     {build.index(symbol_index(walk.step)), build.constant(DType::i32, one_.steps - 1)});
     store_last(walk, one_.last_hidden, "last_hidden", place, after.hidden, is_last);
     if (cell_state >= 0) store_last(walk, one_.last_cell, "last_cell", place, after.cell, is_last);
+    if (one_.cell_sequence.value != kNoValue) store_steps(walk, "cells", one_.cell_sequence, direction, after.cell);
     store_sequence(walk, layer, direction, after.hidden);
     draft.schedule.narrow_products = true;
     finish(draft);
@@ -207,8 +208,13 @@ class RecurrenceLoopKernels : ProductKernels {
     StridedResult to = one_.sequence;
     if (!is_result) to = {between_of(layer), between_strides()};
     if (is_result && to.value == kNoValue) return;
-    const int made = walk.draft.buffer(is_result ? "sequence" : "between", one_.dtype,
-                                       {one_.steps, one_.batch, width()}, to.strides, BufferRole::kOutput, to.value);
+    store_steps(walk, is_result ? "sequence" : "between", to, direction, value);
+  }
+
+  void store_steps(Walk& walk, const std::string& name, const StridedResult& to, int64_t direction,
+                   ExprId value) const {
+    const int made = walk.draft.buffer(name, one_.dtype, {one_.steps, one_.batch, width()}, to.strides,
+                                       BufferRole::kOutput, to.value);
     walk.draft.store(
         made, {walk.time, symbol_index(walk.sample), Index(direction * one_.hidden) + symbol_index(walk.unit)}, value);
   }

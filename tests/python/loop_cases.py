@@ -111,7 +111,7 @@ class LongShortTerm(nn.Module):
 
 
 class OtherGates(nn.Module):
-    """An LSTM whose gates stand in another order, and one whose memories are all read: neither is PyTorch's."""
+    """An LSTM whose gates stand in another order, and one whose memories are all read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,18 +125,145 @@ class OtherGates(nn.Module):
             f, i, g, o = self.gates(torch.cat((now, high), dim=1)).chunk(4, dim=1)
             kept = torch.sigmoid(f) * kept + torch.sigmoid(i) * torch.tanh(g)
             high = torch.sigmoid(o) * torch.tanh(kept)
-        return torch.stack(memories), low, high
+        return torch.stack(memories), low, high, memories[0], memories[-1]
 
 
 class Gated(nn.Module):
-    """A GRU's cell, which stays a step's operators."""
+    """A GRU's cell, of which the last state is read, or all states and the last."""
+
+    def __init__(self, bias: bool = True, stacks: bool = False, batch_first: bool = False) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(FEATURES, HIDDEN, bias=bias)
+        self.stacks, self.batch_first = stacks, batch_first
+
+    def forward(self, x: Tensor, h: Tensor) -> Any:
+        states = []
+        for step in range(x.shape[1 if self.batch_first else 0]):
+            h = self.cell(x[:, step] if self.batch_first else x[step], h)
+            states.append(h)
+        return (torch.stack(states, dim=1 if self.batch_first else 0), h) if self.stacks else h
+
+
+class GatedLayers(nn.Module):
+    """Two layers of GRU cells from states of zeros, of one sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.low, self.high = nn.GRUCell(FEATURES, HIDDEN), nn.GRUCell(HIDDEN, HIDDEN)
+
+    def forward(self, x: Tensor, h: Tensor) -> Any:
+        x = x[:, :1]
+        low, high, states = torch.zeros_like(h[:1]), None, []
+        for now in x.unbind(0):
+            low = self.low(now, low)
+            high = self.high(low, high)
+            states.append(high)
+        return torch.cat(states), low
+
+
+class GatesOfTwoLayers(nn.Module):
+    """A GRU written out, of one layer for the input, and one without biases for the state; the states' outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_input, self.of_state = nn.Linear(FEATURES, 3 * HIDDEN), nn.Linear(HIDDEN, 3 * HIDDEN, bias=False)
+        self.out = nn.Linear(HIDDEN, 4)
+
+    def forward(self, x: Tensor, h: Tensor) -> Any:
+        outs = []
+        for now in x.unbind(0):
+            r, z, n = self.of_input(now).chunk(3, dim=-1)
+            hr, hz, hn = self.of_state(h).split(HIDDEN, dim=-1)
+            z = torch.sigmoid(z + hz)
+            h = (1 - z) * torch.tanh(n + torch.sigmoid(r + hr) * hn) + z * h
+            outs.append(self.out(h))
+        return torch.stack(outs), h
+
+
+class LayersOfGates(nn.Module):
+    """A GRU with a layer, or a matrix, for each gate. The last of the inputs is read by nobody."""
+
+    def __init__(self, bias: bool = True) -> None:
+        super().__init__()
+        for name in "rzn":
+            setattr(self, "input_" + name, nn.Linear(FEATURES, HIDDEN))
+            setattr(self, "state_" + name, nn.Linear(HIDDEN, HIDDEN, bias=bias))
+
+    def forward(self, x: Tensor, h: Tensor) -> Any:
+        states = []
+        for now in x[:-1].unbind(0):
+            reset = torch.sigmoid(self.input_r(now) + self.state_r(h))
+            update = torch.sigmoid(self.state_z(h) + self.input_z(now))
+            candidate = torch.tanh(self.input_n(now) + reset * self.state_n(h))
+            h = update * h + (1.0 - update) * candidate
+            states.append(h)
+        return torch.stack(states, 1)
+
+
+class JoinedGates(nn.Module):
+    """Update and reset gates of one layer over input and state; the candidate's bias is the state's alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gates = nn.Linear(FEATURES + HIDDEN, 2 * HIDDEN)
+        self.w, self.u = nn.Parameter(torch.randn(FEATURES, HIDDEN)), nn.Parameter(torch.randn(HIDDEN, HIDDEN) / 5)
+        self.b = nn.Parameter(torch.randn(HIDDEN))
+
+    def forward(self, x: Tensor, h: Tensor) -> Any:
+        for step in range(1, len(x)):
+            update, reset = torch.sigmoid(self.gates(torch.cat((h, x[step]), dim=1))).chunk(2, dim=1)
+            candidate = torch.tanh(reset * (h @ self.u + self.b) + x[step] @ self.w)
+            h = candidate + update * (h - candidate)
+        return h
+
+
+class GatedOtherwise(nn.Module):
+    """No GRUs of PyTorch's: the reset gate stands before the product; the update gate lets the new one in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_input, self.gates = nn.Linear(FEATURES, 3 * HIDDEN), nn.Linear(HIDDEN, 2 * HIDDEN)
+        self.of_state, self.cell = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, 3 * HIDDEN)
+
+    def forward(self, x: Tensor, h: Tensor) -> Any:
+        low, high = h, h
+        for now in x.unbind(0):
+            r, z, n = self.of_input(now).chunk(3, dim=1)
+            hr, hz = self.gates(low).chunk(2, dim=1)
+            z = torch.sigmoid(z + hz)
+            low = (1 - z) * torch.tanh(n + self.of_state(torch.sigmoid(r + hr) * low)) + z * low
+            r, z, n = self.of_input(now).chunk(3, dim=1)
+            hr, hz, hn = self.cell(high).chunk(3, dim=1)
+            z = torch.sigmoid(z + hz)
+            high = (1 - z) * high + z * torch.tanh(n + torch.sigmoid(r + hr) * hn)
+        return low, high
+
+
+class GatedAndFed(nn.Module):
+    """Each step's input depends on the step before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.out = nn.GRUCell(FEATURES, HIDDEN), nn.Linear(HIDDEN, FEATURES)
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        now, outs = x[0], []
+        for _ in range(STEPS):
+            h = self.cell(now, h)
+            now = self.out(h)
+            outs.append(now)
+        return torch.stack(outs)
+
+
+class OneStep(nn.Module):
+    """No loop at all."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cell = nn.GRUCell(FEATURES, HIDDEN)
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        for now in x.unbind(0):
+        for now in x[:1].unbind(0):
             h = self.cell(now, h)
         return h
 
@@ -144,13 +271,13 @@ class Gated(nn.Module):
 class Changing(nn.Module):
     """A last step that differs from the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, cell: Callable[[int, int], nn.Module] = nn.RNNCell) -> None:
         super().__init__()
-        self.cell, self.last = nn.RNNCell(FEATURES, HIDDEN), nn.RNNCell(FEATURES, HIDDEN)
+        self.cell, self.last = cell(FEATURES, HIDDEN), cell(FEATURES, HIDDEN)
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        for now in x[:-1].unbind(0):
-            h = self.cell(now, h)
+        for step in range(len(x) - 1):
+            h = self.cell(x[step], h)
         return self.last(x[-1], h)
 
 
@@ -164,8 +291,19 @@ CASES: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "matrices": (Matrices, 1),
     "stacked": (Stacked, 2),
     "lstm": (LongShortTerm, 2),
-    "other_gates": (OtherGates, 0),
-    "gru": (Gated, 0),
+    "other_gates": (OtherGates, 2),
+    "gru": (Gated, 1),
+    "gru_of_all_steps": (lambda: Gated(stacks=True), 1),
+    "gru_batch_first": (lambda: Gated(bias=False, stacks=True, batch_first=True), 1),
+    "gru_layers": (GatedLayers, 2),
+    "gru_of_two_layers": (GatesOfTwoLayers, 1),
+    "gru_of_layers": (LayersOfGates, 1),
+    "gru_of_layers_without_biases": (lambda: LayersOfGates(bias=False), 1),
+    "gru_of_joined_gates": (JoinedGates, 1),
+    "gru_otherwise": (GatedOtherwise, 0),
+    "gru_fed": (GatedAndFed, 0),
+    "gru_changing": (lambda: Changing(nn.GRUCell), 1),
+    "one_step": (OneStep, 0),
     "fed": (Fed, 0),
     "changing": (Changing, 1),
 }
@@ -174,7 +312,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], int]] = {
 def build(name: str) -> tuple[nn.Module, list[Tensor]]:
     torch.manual_seed(5)
     module = CASES[name][0]().eval()
-    first = name == "concatenated_batch_first"
+    first = name.endswith("batch_first")
     return module, [
         torch.randn(*((BATCH, STEPS) if first else (STEPS, BATCH)), FEATURES),
         torch.randn(BATCH, HIDDEN),

@@ -28,8 +28,23 @@ def emitted_for(name: str, target: str, **options: Any) -> dict[str, Any]:
 def test_loops_are_pytorchs_on_a_cpu(name: str, tmp_path: Path) -> None:
     emitted = emitted_for(name, "cpu")
     # One kernel, or a call of the library's own steps, for each.
-    walks = re.findall(r"( = (?:rnn|lstm)_steps\(|\.(?:rnn|lstm)_steps_kernel\w*\()", emitted["source"])
+    walks = re.findall(r"( = (?:rnn|lstm|gru)_steps\(|\.(?:rnn|lstm|gru)_steps_kernel\w*\()", emitted["source"])
     assert len(walks) == CASES[name][1]
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreted({"candidate": str(path), "case": name})
+    assert not fault, f"{fault}\n{emitted['source']}"
+
+
+@pytest.mark.parametrize("name", ["cell", "lstm", "other_gates", "gru", "gru_batch_first"])
+def test_steps_of_the_library_are_pytorchs(name: str, tmp_path: Path) -> None:
+    """What is written where no kernel takes the recurrence."""
+    schedule = emitted_for(name, "cpu")["schedule"]
+    for group in schedule["groups"]:
+        if group["scheduler"] == "recurrence":
+            group["scheduler"], group["parameters"] = "extern", {}
+    emitted = emitted_for(name, "cpu", schedule=schedule)
+    assert len(re.findall(r" = (?:rnn|lstm|gru)_steps\(", emitted["source"])) == CASES[name][1]
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])
     fault = interpreted({"candidate": str(path), "case": name})
@@ -59,6 +74,53 @@ def test_weights_that_want_gradients_run_without_them() -> None:
     ours = namespace["ModelNew"](module)
     ours(*arguments)[0].sum().backward()
     assert module.cell.weight_hh.grad is not None
+
+
+@pytest.mark.parametrize("name", ["gru_of_all_steps", "gru_of_two_layers", "gru_of_layers"])
+def test_infinities_and_nans_of_a_loop_are_eagers(name: str) -> None:
+    module, (x, h) = build(name)
+    x[1, 0, 2], x[3, 1, 0], h[2, 4] = float("inf"), float("nan"), float("-inf")
+    namespace: dict[str, Any] = {}
+    exec(emitted_for(name, "cpu")["source"], namespace)
+    with torch.no_grad():
+        ours, eager = namespace["ModelNew"](module)(x, h), module(x, h)
+    for mine, theirs in zip(*(one if isinstance(one, tuple) else (one,) for one in (ours, eager)), strict=True):
+        assert theirs.isnan().any() and theirs.isfinite().any()
+        torch.testing.assert_close(mine, theirs, equal_nan=True)
+
+
+def test_loops_in_bfloat16_stay_steps() -> None:
+    module, arguments = build("gru")
+    graph = export.export_module(module.bfloat16(), tuple(one.bfloat16() for one in arguments), device="cpu")
+    emitted = library.compile_graph(graph, "cpu")
+    assert all(group["scheduler"] != "recurrence" for group in emitted["schedule"]["groups"])
+    assert "_steps(" not in emitted["source"]
+    namespace: dict[str, Any] = {}
+    exec(emitted["source"], namespace)
+    with torch.no_grad():
+        arguments = [one.bfloat16() for one in arguments]
+        torch.testing.assert_close(namespace["ModelNew"](module)(*arguments), module(*arguments), rtol=0.05, atol=0.02)
+
+
+def test_a_loop_of_gru_cells_is_one_launch_on_a_gpu(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+
+    class Long(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = torch.nn.GRUCell(256, 256)
+
+        def forward(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+            outs = []
+            for now in x.unbind(0):
+                h = self.cell(now, h)
+                outs.append(h)
+            return torch.stack(outs)
+
+    emitted = compile_for_gpu(Long(), torch.randn(64, 8, 256), torch.randn(8, 256))
+    assert emitted["source"].count("launch_cooperative_grid=True") == 1
+    assert len(emitted["library_ops"]) <= 1  # the input's product
+    assert "st.local" not in machine_code(emitted, tmp_path)["rnn_steps_kernel"].asm["ptx"]
 
 
 def test_a_loop_is_one_launch_on_a_gpu(tmp_path: Path) -> None:

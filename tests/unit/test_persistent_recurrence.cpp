@@ -174,19 +174,29 @@ class Steps : public testing::TestWithParam<std::pair<int64_t, int64_t>> {};
 
 TEST_P(Steps, ComputeWhatLaunchesOfEachStepDo) {
   const auto& [batch, units] = GetParam();
-  for (const std::string kind : {"tanh", "relu", "lstm"}) {
-    const bool is_lstm = kind == "lstm";
-    const std::string rows = is_lstm ? "80" : "20";
+  for (const std::string kind : {"tanh", "relu", "lstm", "lstm of all cells", "gru", "gru without biases"}) {
+    const bool is_lstm = kind.starts_with("lstm"), is_gru = kind.starts_with("gru");
+    const bool has_cells = kind == "lstm of all cells";
+    const std::string rows = is_lstm ? "80" : is_gru ? "60" : "20";
+    std::vector<std::string> names = {"y"};
+    if (is_lstm) names.push_back("last");
+    if (has_cells) names.push_back("all");
+    std::string results;
+    for (const std::string& name : names) results += (results.empty() ? "%" : ", %") + name;
+    const std::string more = is_lstm ? ", cell=%c" : kind == "gru" ? ", bias=%b" : "";
     const Graph graph = parse_graph("graph G on cuda {\n  input %p : f32[5, 3, " + rows + R"(] user args.0
   input %h : f32[3, 20] user args.1
   input %c : f32[3, 20] user args.2
   input %w : f32[)" + rows + R"(, 30] parameter "w" access "self.w"
+  input %b : f32[)" + rows + R"(] parameter "b" access "self.b"
   %v = aten.slice.Tensor(self=%w, dim=1, start=10, end=30) : f32[)" +
                                     rows + R"(, 20] strides [30, 1] offset 10
-  %y)" + (is_lstm ? ", %last" : "") +
-                                    R"( = kw.rnn_steps.default(products=%p, first=%h, weight=%v, kind=")" + kind +
-                                    (is_lstm ? R"(", cell=%c) : f32[5, 3, 20], f32[3, 20])" : R"(") : f32[5, 3, 20])") +
-                                    "\n  return %y" + (is_lstm ? ", %last" : "") + "\n}");
+  )" + results + R"( = kw.rnn_steps.default(products=%p, first=%h, weight=%v, kind=")" +
+                                    (is_lstm  ? "lstm"
+                                     : is_gru ? "gru"
+                                              : kind) +
+                                    "\"" + more + ") : f32[5, 3, 20]" + (is_lstm ? ", f32[3, 20]" : "") +
+                                    (has_cells ? ", f32[5, 3, 20]" : "") + "\n  return " + results + "\n}");
     const DeviceDescription device = default_device("triton");
     const auto program = [&](const plan::Parameters& parameters) {
       Schedule schedule = join_products(graph, default_schedule(graph, device), device);
@@ -201,7 +211,7 @@ TEST_P(Steps, ComputeWhatLaunchesOfEachStepDo) {
     EXPECT_FALSE(tile::waits_for_grid(launched.tiles.back()));
     const Outcome expected(graph, launched), made(graph, persistent);
     EXPECT_EQ(made.launches(), 2);  // the first state, and all steps
-    for (const std::string& name : is_lstm ? std::vector<std::string>{"y", "last"} : std::vector<std::string>{"y"}) {
+    for (const std::string& name : names) {
       ASSERT_EQ(made[name].size(), expected[name].size());
       double largest = 0;
       for (size_t at = 0; at < made[name].size(); ++at) {
