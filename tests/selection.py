@@ -1,4 +1,5 @@
-"""Which parameter sets of a test are taken where not all are: in the quick run a few, else of a matrix of cases and ways each case in one way."""
+"""Which parameter sets of a test are taken where not all are: in the quick run a few, else of a matrix of cases and ways each
+case in one way, and of some tests a part each day."""
 
 from __future__ import annotations
 
@@ -27,6 +28,13 @@ def in_turns(items: Iterable[Any]) -> Iterator[Any]:
     for family in _families(items):
         marker = family[0].get_closest_marker("in_turns")
         yield from _each_case_once(family, marker.args) if marker else family
+
+
+def of_the_day(items: Iterable[Any], day: int) -> Iterator[Any]:
+    """Of a test with the mark `by_day(PARTS)` every PARTS-th case, from another one each day; all of others."""
+    for family in _families(items):
+        marker = family[0].get_closest_marker("by_day")
+        yield from family[day % marker.args[0] :: marker.args[0]] if marker else family
 
 
 def _each_case_once(family: list[Any], parameters: tuple[str, ...]) -> Iterator[Any]:

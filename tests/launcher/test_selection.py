@@ -10,8 +10,10 @@ import pytest
 import selection
 
 
-def family(name: str, parameters: list[dict[str, Any]], *ways: str) -> list[Any]:
-    mark = SimpleNamespace(args=ways) if ways else None
+def family(name: str, parameters: list[dict[str, Any]], *ways: str, parts: int = 0) -> list[Any]:
+    marks = {"in_turns": SimpleNamespace(args=ways)} if ways else {}
+    if parts:
+        marks["by_day"] = SimpleNamespace(args=(parts,))
     return [
         SimpleNamespace(
             path="test_x.py",
@@ -19,7 +21,7 @@ def family(name: str, parameters: list[dict[str, Any]], *ways: str) -> list[Any]
             originalname=name,
             cls=None,
             callspec=SimpleNamespace(params=one),
-            get_closest_marker=lambda asked: mark,
+            get_closest_marker=marks.get,
         )
         for number, one in enumerate(parameters)
     ]
@@ -52,6 +54,15 @@ def test_what_is_no_matrix_is_taken_whole() -> None:
     both = family("test_a", MATRIX, "dtype") + family("test_b", MATRIX)
     taken = Counter(item.originalname for item in selection.in_turns(both))
     assert taken == {"test_a": 10, "test_b": 40}
+
+
+def test_days_in_a_row_take_every_case_once() -> None:
+    both = family("test_a", MATRIX, "dtype", parts=3) + family("test_b", MATRIX)
+    every = {item.name for item in selection.in_turns(both)}
+    days = [Counter(item.name for item in selection.of_the_day(selection.in_turns(both), day)) for day in (7, 8, 9)]
+    assert [sum(name.startswith("test_a") for name in day) for day in days] == [3, 3, 4]
+    assert all(sum(name.startswith("test_b") for name in day) == 40 for day in days)
+    assert set().union(*days) == every
 
 
 def test_the_quick_run_takes_a_few_of_each() -> None:
