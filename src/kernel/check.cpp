@@ -6,6 +6,7 @@
 #include <set>
 
 #include "kernel/kernel.hpp"
+#include "kernel/scalar_values.hpp"
 #include "support/error.hpp"
 
 namespace kw::kernel {
@@ -88,10 +89,11 @@ class Checker {
     for (ExprId input : inputs_of(expr)) require(input >= 0 && input < id, "an operand comes after its use");
     for (Symbol axis : expr.axes) require(is_axis(axis), "it folds what is no axis");
     switch (expr.kind) {
-      case ExprKind::kConstant: break;
+      case ExprKind::kConstant: check_constant(expr); break;
       case ExprKind::kIndex:
         require(expr.dtype == DType::i32 || expr.dtype == DType::i64, "an index is an i32 or i64");
         check_index(expr.index, false);
+        check_width(expr);
         break;
       case ExprKind::kLoad:
         check_access(expr.access);
@@ -108,6 +110,22 @@ class Checker {
       case ExprKind::kState: check_previous(expr); break;
     }
     where_.clear();
+  }
+
+  void check_constant(const Expr& expr) const {
+    if (!is_integral(expr.dtype) || wrap_to(expr.dtype, expr.integer) == expr.integer) return;
+    const std::string wider = expr.dtype == DType::i32 ? fmt::format(": write {}:i64", expr.integer) : "";
+    require(false, fmt::format("{} is no number of type {}{}", expr.integer, kw::name_of(expr.dtype), wider));
+  }
+
+  void check_width(const Expr& expr) const {
+    const Interval range = range_of(expr.index, ranges_);
+    if (expr.dtype == DType::i64 || (range.low >= INT32_MIN && range.high <= INT32_MAX)) return;
+    IndexWords words;
+    words.name = [&](Symbol symbol) { return kernel_.symbols[symbol].name; };
+    std::string text = print_index(expr.index, words);
+    if (!as_symbol(expr.index)) text = "{" + text + "}";
+    require(false, fmt::format("{} goes from {} to {}, beyond i32: write {}:i64", text, range.low, range.high, text));
   }
 
   void check_op(const Expr& expr) const {

@@ -37,7 +37,8 @@ class Parser {
   }
 
  private:
-  // A number, or an index, without a type takes that of what it is combined with.
+  // A number, or an index, without a type takes that of what it is combined with; i32 where that has none. Until then a
+  // whole one is an i64, so that no product of indices wraps.
   struct Parsed {
     ExprId id = kNoExpr;
     bool bare = false;
@@ -62,7 +63,7 @@ class Parser {
     if (const auto found = buffers_.find(name); found != buffers_.end()) return store(found->second);
     declare(name, at);
     reader_.expect("=");
-    const ExprId value = expression().id;
+    const ExprId value = settled(expression());
     locals_[name] = value;
     if (expr(value).name.empty()) builder_.named(name, value);
   }
@@ -223,7 +224,7 @@ class Parser {
     if (level == 2 && reader_.next_is("not")) {
       const size_t at = reader_.position();
       reader_.expect("not");
-      return {apply(ScalarOp::kLogicalNot, {binary(2)}, at), false, at};
+      return apply(ScalarOp::kLogicalNot, {binary(2)}, at);
     }
     if (level == static_cast<int>(kLevels.size())) return unary();
     Parsed left = binary(level + 1);
@@ -237,8 +238,7 @@ class Parser {
       const ScalarOp op = found->op == ScalarOp::kDiv && whole ? ScalarOp::kFloorDiv : found->op;
       if (op == ScalarOp::kFloorDiv && expr(right.id).kind == ExprKind::kConstant && expr(right.id).integer == 0)
         reader_.fail_at(right.at, "a whole number is divided by 0");
-      const bool bare = left.bare && right.bare;
-      left = {apply(op, {left, right}, left.at), bare, left.at};
+      left = apply(op, {left, right}, left.at);
     }
   }
 
@@ -257,7 +257,7 @@ class Parser {
                                                : builder_.constant(one.dtype, -one.integer);
       return {id, operand.bare, at};
     }
-    return {apply(ScalarOp::kNeg, {operand}, at), false, at};
+    return apply(ScalarOp::kNeg, {operand}, at);
   }
 
   Parsed primary() {
@@ -271,7 +271,7 @@ class Parser {
     if (reader_.accept("{")) {
       Index value = index();
       reader_.expect("}");
-      return suffixed(builder_.index(std::move(value), DType::i32), at);
+      return suffixed(builder_.index(std::move(value), DType::i64), at);
     }
     if (std::isdigit(static_cast<unsigned char>(reader_.peek())) || reader_.next_is("inf") || reader_.next_is("nan"))
       return number(at);
@@ -279,7 +279,7 @@ class Parser {
     const std::string name = reader_.name();
     if (const auto found = locals_.find(name); found != locals_.end()) return {found->second, false, at};
     if (const auto found = symbols_.find(name); found != symbols_.end())
-      return suffixed(builder_.index(symbol_index(found->second), DType::i32), at);
+      return suffixed(builder_.index(symbol_index(found->second), DType::i64), at);
     if (const auto found = buffers_.find(name); found != buffers_.end()) return load(found->second, at);
     if (const auto found = states_.find(name); found != states_.end()) return previous(found->second, at);
     if (reader_.next_is("(")) return call(name, at);
@@ -301,6 +301,9 @@ class Parser {
     if (one.kind == ExprKind::kConstant && !is_floating(one.dtype)) return builder_.constant(type, one.integer);
     if (one.kind == ExprKind::kIndex && (type == DType::i32 || type == DType::i64))
       return builder_.index(one.index, type);
+    if (one.kind == ExprKind::kIndex)
+      reader_.fail_at(
+          at, fmt::format("a {0} is expected here, and this is an index: cast it with {0}(…)", kw::name_of(type)));
     reader_.fail_at(at,
                     fmt::format("a {} is expected here, and this is a {}", kw::name_of(type), kw::name_of(one.dtype)));
   }
@@ -311,7 +314,7 @@ class Parser {
     const std::string_view written = reader_.between(at);
     const bool whole = std::all_of(written.begin(), written.end(), [](unsigned char c) { return std::isdigit(c); });
     if (whole && value >= 9.2e18) reader_.fail_at(at, "a whole number beyond 64 bits");
-    const ExprId id = whole ? builder_.constant(DType::i32, static_cast<int64_t>(std::stoll(std::string(written))))
+    const ExprId id = whole ? builder_.constant(DType::i64, static_cast<int64_t>(std::stoll(std::string(written))))
                             : builder_.constant(DType::f32, value);
     return suffixed(id, at);
   }
@@ -324,28 +327,41 @@ class Parser {
                                           kw::name_of(type), kw::name_of(expr(value.id).dtype), kw::name_of(type)));
   }
 
-  ExprId apply(ScalarOp op, std::vector<Parsed> operands, size_t at) {
+  bool is_whole(const Parsed& value) const { return !is_floating(expr(value.id).dtype); }
+
+  // What nothing beside it gives a type.
+  ExprId settled(const Parsed& value) {
+    return value.bare && is_whole(value) ? retyped(value.id, DType::i32, value.at) : value.id;
+  }
+
+  // The type that operands from `first` on share; nullopt where all are whole numbers or indices without one.
+  std::optional<DType> shared_type(const std::vector<Parsed>& operands, size_t first) const {
+    const auto begin = operands.begin() + static_cast<long>(first);
+    const auto typed = std::find_if(begin, operands.end(), [](const Parsed& one) { return !one.bare; });
+    if (typed != operands.end()) return expr(typed->id).dtype;
+    // A number with a point decides.
+    const auto real = std::find_if(begin, operands.end(), [&](const Parsed& one) { return !is_whole(one); });
+    if (real != operands.end()) return expr(real->id).dtype;
+    return std::nullopt;
+  }
+
+  Parsed apply(ScalarOp op, const std::vector<Parsed>& operands, size_t at) {
     const size_t first = op == ScalarOp::kSelect ? 1 : 0;
     if (op == ScalarOp::kSelect && expr(operands[0].id).dtype != DType::b1)
       reader_.fail_at(operands[0].at, "the condition of a select is a b1");
-    DType type = expr(operands[first].id).dtype;
-    for (size_t place = first; place < operands.size(); ++place)
-      if (!operands[place].bare) {
-        type = expr(operands[place].id).dtype;
-        break;
-      }
-    // Where all are bare, a number with a point decides.
-    if (std::all_of(operands.begin() + static_cast<long>(first), operands.end(),
-                    [](const Parsed& one) { return one.bare; }))
-      for (size_t place = first; place < operands.size(); ++place)
-        if (is_floating(expr(operands[place].id).dtype)) type = expr(operands[place].id).dtype;
+    const std::optional<DType> shared = shared_type(operands, first);
+    if (!shared && operands.size() == 2) {
+      const ExprId index = builder_.op(op, {operands[0].id, operands[1].id});
+      if (index_of(expr(index))) return {index, true, at};
+    }
+    const DType type = shared.value_or(DType::i32);
     std::vector<ExprId> ids;
     for (size_t place = 0; place < operands.size(); ++place)
       ids.push_back(place < first ? operands[place].id : typed(operands[place], type));
     const bool logical = op == ScalarOp::kLogicalAnd || op == ScalarOp::kLogicalOr || op == ScalarOp::kLogicalXor ||
                          op == ScalarOp::kLogicalNot;
     if (logical && type != DType::b1) reader_.fail_at(at, fmt::format("{} is of conditions", name_of(op)));
-    return builder_.op(op, std::move(ids));
+    return {builder_.op(op, std::move(ids)), false, at};
   }
 
   std::vector<Parsed> arguments(char end) {
@@ -371,15 +387,15 @@ class Parser {
     if (const auto type = parse_dtype(name)) {
       const Parsed operand = expression();
       reader_.expect(")");
-      return {builder_.cast(*type, operand.id), false, at};
+      return {builder_.cast(*type, settled(operand)), false, at};
     }
     // `max(x; key)` folds, `maximum(x, y)` does not.
     if (const auto op = find_scalar_op(name); op && *op != ScalarOp::kCast) {
-      std::vector<Parsed> operands = arguments(')');
+      const std::vector<Parsed> operands = arguments(')');
       reader_.expect(")");
       if (static_cast<int>(operands.size()) != arity_of(*op))
         reader_.fail_at(at, fmt::format("{} takes {} operands, not {}", name, arity_of(*op), operands.size()));
-      return {apply(*op, std::move(operands), at), false, at};
+      return apply(*op, operands, at);
     }
     if (const auto reduce = find_reduce_op(name)) return {fold(*reduce, at, false), false, at};
     reader_.fail_at(at, fmt::format("there is no operation '{}'", name));
@@ -387,7 +403,7 @@ class Parser {
 
   ExprId fold(ReduceOp reduce, size_t at, bool is_scan) {
     std::vector<ExprId> operands;
-    for (const Parsed& operand : arguments(';')) operands.push_back(operand.id);
+    for (const Parsed& operand : arguments(';')) operands.push_back(settled(operand));
     if (is_scan ? !has_operands_of_scan(reduce, operands.size())
                 : static_cast<int>(operands.size()) != arity_of(reduce))
       reader_.fail_at(at,
@@ -417,11 +433,12 @@ class Parser {
   }
 
   Parsed dot(size_t at) {
-    const std::vector<Parsed> operands = arguments(';');
+    std::vector<ExprId> operands;
+    for (const Parsed& operand : arguments(';')) operands.push_back(settled(operand));
     if (operands.size() != 2) reader_.fail_at(at, "a dot has two operands");
-    if (expr(operands[0].id).dtype != expr(operands[1].id).dtype)
-      reader_.fail_at(at, fmt::format("a dot of {} and {}", kw::name_of(expr(operands[0].id).dtype),
-                                      kw::name_of(expr(operands[1].id).dtype)));
+    if (expr(operands[0]).dtype != expr(operands[1]).dtype)
+      reader_.fail_at(at, fmt::format("a dot of {} and {}", kw::name_of(expr(operands[0]).dtype),
+                                      kw::name_of(expr(operands[1]).dtype)));
     const std::vector<Symbol> axes = folded_axes();
     Precision precision = Precision::kFull;
     if (reader_.accept("precision")) {
@@ -429,7 +446,7 @@ class Parser {
       else if (reader_.accept("tf32x3")) precision = Precision::kTf32x3;
       else if (!reader_.accept("full")) reader_.fail("expected a precision: full, tf32 or tf32x3");
     }
-    return {builder_.dot(operands[0].id, operands[1].id, axes, precision), false, at};
+    return {builder_.dot(operands[0], operands[1], axes, precision), false, at};
   }
 
   // --- Accesses ---

@@ -185,10 +185,83 @@ TEST(KernelForm, BareNumbersTakeTheTypeBesideThem) {
     if (expr.kind == ExprKind::kConstant) { EXPECT_EQ(expr.dtype, DType::bf16); }
 }
 
-TEST(KernelForm, SaysWhereItIsWrong) {
-  struct Case {
-    const char *lines, *where, *words;
+// Places of a 50000 x 50000 matrix go beyond i32.
+TEST(KernelForm, IndicesOfCoordinatesDoNotWrap) {
+  const std::string text =
+      "kernel transpose {\n  axis row = 50000, column = 50000\n  in mul: f32[2500000000]\n"
+      "  out y: f32[50000, 50000]\n  y[column, row] = mul[row * 50000 + column]\n}\n";
+  const Kernel kernel = parse_kernel(text);
+  EXPECT_EQ(print_kernel(kernel), text);
+  ASSERT_EQ(kernel.exprs.size(), 1U);
+  const Coordinate& place = kernel.exprs[0].access.coordinates[0];
+  EXPECT_EQ(place.value, kNoExpr);
+  EXPECT_EQ(evaluate(place.index, std::vector<int64_t>{49999, 49999}), 2499999999);
+}
+
+TEST(KernelForm, TheLastCornerOfAHugeTransposeIsWhatItIs) {
+  const std::string text =
+      "kernel corner {\n  axis row = 2, column = 2\n  in places: i64[2500000000] strides [0]\n"
+      "  out y: i64[2, 2]\n"
+      "  y[column, row] = places[row * 50000 + column + 2499949998] + {row * 50000 + column + 2499949998}:i64\n"
+      "}\n";
+  Memory memory;
+  memory["places"].wholes = {0};
+  const Kernel kernel = parse_kernel(print_kernel(parse_kernel(text)));
+  EXPECT_EQ(evaluate(kernel, memory).at("y").wholes,
+            (std::vector<int64_t>{2499949998, 2499999998, 2499949999, 2499999999}));
+}
+
+TEST(KernelForm, ArithmeticOfI32ThatWrapsKeepsItsType) {
+  const std::string text = print_kernel(
+      parse_kernel("kernel k {\n axis i = 8\n out y: i32[8]\n y[i] = i:i32 * 1000000000\n}"));
+  EXPECT_NE(text.find("y[i] = i:i32 * 1000000000"), std::string::npos) << text;
+  EXPECT_EQ(print_kernel(parse_kernel(text)), text);
+}
+
+std::string far(const std::string& line) {
+  return "kernel k {\n  axis i = 2147483649, j = 4\n  in x: f32[2147483650]\n  in small: i32[4]\n  in ids: i64[4]\n"
+         "  out y: f32[2147483649]\n  out z: f32[4]\n" +
+         line + "\n}\n";
+}
+
+TEST(KernelForm, AxesBeyondI32AreIndexedAndCompared) {
+  for (const char* line :
+       {"y[i] = x[i + 1]", "y[i] = select(i:i64 > 3, x[i], 0.0)", "y[i] = select(ids[0] > i, 1.0, 0.0)",
+        "y[i] = (x[i + small[0]] where ids[0] > 5000000000 otherwise 0.0)"})
+    EXPECT_EQ(print_kernel(parse_kernel(print_kernel(parse_kernel(far(line))))), print_kernel(parse_kernel(far(line))))
+        << line;
+}
+
+struct Case {
+  const char *lines, *where, *words;
+};
+
+void expect_error(const std::string& text, const Case& one) {
+  try {
+    parse_kernel(text);
+    ADD_FAILURE() << one.lines;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser) << one.lines;
+    EXPECT_EQ(error.text().where, one.where) << one.lines << ": " << error.what();
+    EXPECT_NE(std::string(error.what()).find(one.words), std::string::npos) << one.lines << ": " << error.what();
+  }
+}
+
+TEST(KernelForm, WhatIsBeyondI32SaysHowToWriteIt) {
+  const Case cases[] = {
+      {"y[i] = select(i > 3, 1.0, 0.0)", "line 1, column 1", "i goes from 0 to 2147483648, beyond i32: write i:i64"},
+      {"y[i] = f32(i * 2 + 1)", "line 1, column 1", "beyond i32: write {i * 2 + 1}:i64"},
+      {"y[i] = x[small[0] * i]", "line 1, column 1", "beyond i32: write i:i64"},
+      {"y[i] = select(small[0] > 5000000000, 1.0, 0.0)", "line 1, column 1",
+       "5000000000 is no number of type i32: write 5000000000:i64"},
+      {"y[i] = x[i + 2]", "line 1, column 1", "an index of 'x' reaches 2147483650, beyond its size 2147483650"},
+      {"z[j] = x[j - 1]", "line 1, column 1", "an index of 'x' may be negative"},
+      {"y[i] = i", "line 8, column 8", "a f32 is expected here, and this is an index: cast it with f32(…)"},
   };
+  for (const Case& one : cases) expect_error(far(one.lines), one);
+}
+
+TEST(KernelForm, SaysWhereItIsWrong) {
   const Case cases[] = {
       {"y[i] = x[i, j]", "line 1, column 1", "its value depends on 'j'"},
       {"y[i] = x[i]", "line 8, column 9", "'x' has 2 dimensions, and here are 1 coordinates"},
@@ -221,16 +294,7 @@ TEST(KernelForm, SaysWhereItIsWrong) {
       {"y[i] = x[i + 1, 0]", "line 1, column 1", "reaches 4, beyond its size 4"},
       {"y[i - 1] = 1.0", "line 1, column 1", "may be negative"},
   };
-  for (const Case& one : cases) {
-    try {
-      parse_kernel(with(one.lines));
-      ADD_FAILURE() << one.lines;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUser) << one.lines;
-      EXPECT_EQ(error.text().where, one.where) << one.lines << ": " << error.what();
-      EXPECT_NE(std::string(error.what()).find(one.words), std::string::npos) << one.lines << ": " << error.what();
-    }
-  }
+  for (const Case& one : cases) expect_error(with(one.lines), one);
 }
 
 // --- Meaning ---
