@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -145,5 +146,14 @@ std::vector<ExprId> inputs_of(const Access& access);
 // masked, axes that exist, states with an initial and a next value that depend on the state's axes only, and stores
 // that write every element once unless they combine.
 void check(const Kernel& kernel);
+
+// What check() finds first, and in what.
+struct Fault {
+  enum class Part { kKernel, kSymbol, kBuffer, kExpr, kState, kStore };
+  Part part = Part::kKernel;
+  int place = 0;     // among the kernel's parts of this kind
+  std::string rule;  // the broken one
+};
+std::optional<Fault> first_fault(const Kernel& kernel);
 
 }  // namespace kw::kernel

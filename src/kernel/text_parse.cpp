@@ -4,7 +4,6 @@
 #include <cctype>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "kernel/builder.hpp"
 #include "kernel/index_parse.hpp"
@@ -27,13 +26,12 @@ class Parser {
     builder_ = Builder(name, doc);
     while (!reader_.accept("}")) item();
     if (!reader_.at_end()) reader_.fail("expected the end of the text");
-    for (size_t state = 0; state < kernel().states.size(); ++state)
-      if (kernel().states[state].next == kNoExpr)
-        reader_.fail_at(state_positions_[state],
-                        fmt::format("state '{}' has no next value", kernel().states[state].name));
-    try {
-      return builder_.finish();
-    } catch (const Error& error) { reader_.fail_at(0, error.text().message); }
+    for (const State& state : kernel().states)
+      if (state.next == kNoExpr)
+        reader_.fail_at(declared_[state.name], fmt::format("state '{}' has no next value", state.name));
+    move_positions(builder_.drop_unused());
+    if (const auto fault = first_fault(kernel())) reader_.fail_at(position_of(*fault), fault->rule);
+    return builder_.finish();
   }
 
  private:
@@ -48,6 +46,33 @@ class Parser {
   const Kernel& kernel() const { return builder_.kernel(); }
   const Expr& expr(ExprId id) const { return kernel().exprs[id]; }
 
+  // --- Where everything was read ---
+
+  // Equal expressions are one, which stands where it was written first.
+  Parsed placed(ExprId id, bool bare, size_t at) {
+    expr_positions_.emplace(id, at);
+    return {id, bare, at};
+  }
+
+  void move_positions(const std::vector<ExprId>& places) {
+    std::map<ExprId, size_t> moved;
+    for (const auto& [id, at] : expr_positions_)
+      if (places[id] != kNoExpr) moved[places[id]] = at;
+    expr_positions_ = std::move(moved);
+  }
+
+  size_t position_of(const Fault& fault) const {
+    switch (fault.part) {
+      case Fault::Part::kKernel: return 0;
+      case Fault::Part::kSymbol: return declared_.at(kernel().symbols[fault.place].name);
+      case Fault::Part::kBuffer: return declared_.at(kernel().buffers[fault.place].name);
+      case Fault::Part::kExpr: return expr_positions_.at(fault.place);
+      case Fault::Part::kState: return declared_.at(kernel().states[fault.place].name);
+      case Fault::Part::kStore: return store_positions_[fault.place];
+    }
+    return 0;
+  }
+
   // --- Declarations ---
 
   void item() {
@@ -60,7 +85,7 @@ class Parser {
     if (reader_.accept("state")) return state();
     if (reader_.accept("next")) return next();
     const std::string name = reader_.name();
-    if (const auto found = buffers_.find(name); found != buffers_.end()) return store(found->second);
+    if (const auto found = buffers_.find(name); found != buffers_.end()) return store(found->second, at);
     declare(name, at);
     reader_.expect("=");
     const ExprId value = settled(expression());
@@ -69,7 +94,7 @@ class Parser {
   }
 
   void declare(const std::string& name, size_t at) {
-    if (!names_.insert(name).second) reader_.fail_at(at, fmt::format("'{}' is named twice", name));
+    if (!declared_.emplace(name, at).second) reader_.fail_at(at, fmt::format("'{}' is named twice", name));
   }
 
   std::string declared_name() {
@@ -139,7 +164,6 @@ class Parser {
   }
 
   void state() {
-    state_positions_.push_back(reader_.position());
     const std::string name = declared_name();
     reader_.expect(":");
     const DType type = dtype();
@@ -175,7 +199,8 @@ class Parser {
     builder_.set_next(found->second, typed(expression(), kernel().states[found->second].dtype));
   }
 
-  void store(int buffer) {
+  void store(int buffer, size_t at) {
+    store_positions_.push_back(at);
     Access access = this->access(buffer);
     if (reader_.accept("where")) access.mask = condition();
     std::vector<Symbol> over;
@@ -255,7 +280,7 @@ class Parser {
     if (one.kind == ExprKind::kConstant && one.name.empty()) {
       const ExprId id = is_floating(one.dtype) ? builder_.constant(one.dtype, -one.number)
                                                : builder_.constant(one.dtype, -one.integer);
-      return {id, operand.bare, at};
+      return placed(id, operand.bare, at);
     }
     return apply(ScalarOp::kNeg, {operand}, at);
   }
@@ -287,13 +312,15 @@ class Parser {
   }
 
   Parsed suffixed(ExprId id, size_t at) {
-    if (!reader_.accept(":")) return {id, true, at};
+    if (!reader_.accept(":")) return placed(id, true, at);
     const DType type = dtype();
-    return {retyped(id, type, at), false, at};
+    return placed(retyped(id, type, at), false, at);
   }
 
   // A number or index as one of another type.
-  ExprId retyped(ExprId id, DType type, size_t at) {
+  ExprId retyped(ExprId id, DType type, size_t at) { return placed(converted(id, type, at), false, at).id; }
+
+  ExprId converted(ExprId id, DType type, size_t at) {
     const Expr one = expr(id);
     if (one.dtype == type) return id;
     if (one.kind == ExprKind::kConstant && is_floating(type))
@@ -352,7 +379,7 @@ class Parser {
     const std::optional<DType> shared = shared_type(operands, first);
     if (!shared && operands.size() == 2) {
       const ExprId index = builder_.op(op, {operands[0].id, operands[1].id});
-      if (index_of(expr(index))) return {index, true, at};
+      if (index_of(expr(index))) return placed(index, true, at);
     }
     const DType type = shared.value_or(DType::i32);
     std::vector<ExprId> ids;
@@ -361,7 +388,7 @@ class Parser {
     const bool logical = op == ScalarOp::kLogicalAnd || op == ScalarOp::kLogicalOr || op == ScalarOp::kLogicalXor ||
                          op == ScalarOp::kLogicalNot;
     if (logical && type != DType::b1) reader_.fail_at(at, fmt::format("{} is of conditions", name_of(op)));
-    return {builder_.op(op, std::move(ids)), false, at};
+    return placed(builder_.op(op, std::move(ids)), false, at);
   }
 
   std::vector<Parsed> arguments(char end) {
@@ -387,7 +414,7 @@ class Parser {
     if (const auto type = parse_dtype(name)) {
       const Parsed operand = expression();
       reader_.expect(")");
-      return {builder_.cast(*type, settled(operand)), false, at};
+      return placed(builder_.cast(*type, settled(operand)), false, at);
     }
     // `max(x; key)` folds, `maximum(x, y)` does not.
     if (const auto op = find_scalar_op(name); op && *op != ScalarOp::kCast) {
@@ -397,7 +424,7 @@ class Parser {
         reader_.fail_at(at, fmt::format("{} takes {} operands, not {}", name, arity_of(*op), operands.size()));
       return apply(*op, operands, at);
     }
-    if (const auto reduce = find_reduce_op(name)) return {fold(*reduce, at, false), false, at};
+    if (const auto reduce = find_reduce_op(name)) return placed(fold(*reduce, at, false), false, at);
     reader_.fail_at(at, fmt::format("there is no operation '{}'", name));
   }
 
@@ -429,7 +456,7 @@ class Parser {
     const auto reduce = find_reduce_op(name);
     if (!reduce) reader_.fail_at(at, fmt::format("there is no fold '{}'", name));
     reader_.expect("(");
-    return {fold(*reduce, at, true), false, at};
+    return placed(fold(*reduce, at, true), false, at);
   }
 
   Parsed dot(size_t at) {
@@ -446,7 +473,7 @@ class Parser {
       else if (reader_.accept("tf32x3")) precision = Precision::kTf32x3;
       else if (!reader_.accept("full")) reader_.fail("expected a precision: full, tf32 or tf32x3");
     }
-    return {builder_.dot(operands[0], operands[1], axes, precision), false, at};
+    return placed(builder_.dot(operands[0], operands[1], axes, precision), false, at);
   }
 
   // --- Accesses ---
@@ -497,7 +524,7 @@ class Parser {
       access.mask = condition();
       if (reader_.accept("otherwise")) access.otherwise = reader_.number();
     }
-    return {builder_.load(std::move(access)), false, at};
+    return placed(builder_.load(std::move(access)), false, at);
   }
 
   Parsed previous(int state, size_t at) {
@@ -507,15 +534,16 @@ class Parser {
     if (coordinates.size() != kernel().states[state].axes.size())
       reader_.fail_at(at, fmt::format("'{}' has {} axes, and here are {} coordinates", kernel().states[state].name,
                                       kernel().states[state].axes.size(), coordinates.size()));
-    return {builder_.previous(state, std::move(coordinates)), false, at};
+    return placed(builder_.previous(state, std::move(coordinates)), false, at);
   }
 
   TextReader reader_;
   Builder builder_;
-  std::set<std::string> names_;
+  std::map<std::string, size_t> declared_;  // names, and where
+  std::map<ExprId, size_t> expr_positions_;
+  std::vector<size_t> store_positions_;  // [store]
   std::map<std::string, Symbol> symbols_;
   std::map<std::string, int> buffers_, states_;
-  std::vector<size_t> state_positions_;
   std::map<std::string, ExprId> locals_;
 };
 

@@ -249,13 +249,13 @@ void expect_error(const std::string& text, const Case& one) {
 
 TEST(KernelForm, WhatIsBeyondI32SaysHowToWriteIt) {
   const Case cases[] = {
-      {"y[i] = select(i > 3, 1.0, 0.0)", "line 1, column 1", "i goes from 0 to 2147483648, beyond i32: write i:i64"},
-      {"y[i] = f32(i * 2 + 1)", "line 1, column 1", "beyond i32: write {i * 2 + 1}:i64"},
-      {"y[i] = x[small[0] * i]", "line 1, column 1", "beyond i32: write i:i64"},
-      {"y[i] = select(small[0] > 5000000000, 1.0, 0.0)", "line 1, column 1",
+      {"y[i] = select(i > 3, 1.0, 0.0)", "line 8, column 15", "i goes from 0 to 2147483648, beyond i32: write i:i64"},
+      {"y[i] = f32(i * 2 + 1)", "line 8, column 12", "beyond i32: write {i * 2 + 1}:i64"},
+      {"y[i] = x[small[0] * i]", "line 8, column 21", "beyond i32: write i:i64"},
+      {"y[i] = select(small[0] > 5000000000, 1.0, 0.0)", "line 8, column 26",
        "5000000000 is no number of type i32: write 5000000000:i64"},
-      {"y[i] = x[i + 2]", "line 1, column 1", "an index of 'x' reaches 2147483650, beyond its size 2147483650"},
-      {"z[j] = x[j - 1]", "line 1, column 1", "an index of 'x' may be negative"},
+      {"y[i] = x[i + 2]", "line 8, column 8", "an index of 'x' reaches 2147483650, beyond its size 2147483650"},
+      {"z[j] = x[j - 1]", "line 8, column 8", "an index of 'x' may be negative"},
       {"y[i] = i", "line 8, column 8", "a f32 is expected here, and this is an index: cast it with f32(…)"},
   };
   for (const Case& one : cases) expect_error(far(one.lines), one);
@@ -263,7 +263,7 @@ TEST(KernelForm, WhatIsBeyondI32SaysHowToWriteIt) {
 
 TEST(KernelForm, SaysWhereItIsWrong) {
   const Case cases[] = {
-      {"y[i] = x[i, j]", "line 1, column 1", "its value depends on 'j'"},
+      {"y[i] = x[i, j]", "line 8, column 1", "its value depends on 'j'"},
       {"y[i] = x[i]", "line 8, column 9", "'x' has 2 dimensions, and here are 1 coordinates"},
       {"y[i] = z[i]", "line 8, column 8", "nothing is called 'z' here"},
       {"y[i] = x[i, 0] + h[i]", "line 8, column 18", "a f32 is expected here, and this is a bf16: cast it with f32(…)"},
@@ -278,21 +278,26 @@ TEST(KernelForm, SaysWhereItIsWrong) {
       {"y[i] = 1 / 0", "line 8, column 12", "a whole number is divided by 0"},
       {"y[i] = x[h[i], 0]", "line 8, column 10", "a coordinate is a whole number"},
       {"y[i] = y[i]", "line 8, column 8", "'y' is an output, and read"},
-      {"x[i, j] = 1.0", "line 1, column 1", "it writes an input"},
+      {"x[i, j] = 1.0", "line 8, column 1", "it writes an input"},
       {"axis i = 3", "line 8, column 6", "'i' is named twice"},
       {"y[i] = x[i, 0] where x[i, 0]", "line 8, column 22", "a mask is a condition"},
       {"next h = 1.0", "line 8, column 6", "'h' is no state"},
       {"state c: f32[i] along s from 0.0\ny[i] = c.previous[i]", "line 8, column 7", "state 'c' has no next value"},
-      {"state c: f32[i] along i from 0.0\nnext c = c.previous[i]", "line 1, column 1", "carried along no ordered axis"},
+      {"state c: f32[i] along i from 0.0\nnext c = c.previous[i]", "line 8, column 7", "carried along no ordered axis"},
       {"y[i] = c.previous[i]", "line 8, column 8", "nothing is called 'c' here"},
-      {"y[i] = x[4, 0]", "line 1, column 1", "reaches 4, beyond its size 4"},
+      {"y[i] = x[4, 0]", "line 8, column 8", "reaches 4, beyond its size 4"},
       {"y[i] = x[i, 0] and x[i, 1]", "line 8, column 8", "logical_and is of conditions"},
       {"size m = 5..2", "line 8, column 10", "has no range"},
       {"in b: f12[3]", "line 8, column 7", "'f12' is no type"},
       {"y[i] = \"text\"", "line 8, column 8", "expected a name"},
       {"y[i] = 1.0 }", "line 9, column 1", "expected the end of the text"},
-      {"y[i] = x[i + 1, 0]", "line 1, column 1", "reaches 4, beyond its size 4"},
-      {"y[i - 1] = 1.0", "line 1, column 1", "may be negative"},
+      {"y[i] = x[i + 1, 0]", "line 8, column 8", "reaches 4, beyond its size 4"},
+      {"y[i - 1] = 1.0", "line 8, column 1", "may be negative"},
+      {"a = b\nb = a\ny[i] = a", "line 8, column 5", "nothing is called 'b' here"},
+      {"y[i] = 1.0\nz = exp(x[i, 0] + x[i + 2, 0])\ny[i] = z", "line 9, column 19", "reaches 5, beyond its size 4"},
+      {"y[i] = any(x[i, j]; j)", "line 8, column 8", "any and all fold b1"},
+      {"in w: f32[i]", "line 8, column 4", "'i' is no size"},
+      {"axis far = i", "line 8, column 6", "'i' is no size"},
   };
   for (const Case& one : cases) expect_error(with(one.lines), one);
 }

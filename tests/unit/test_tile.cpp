@@ -208,6 +208,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"= less ", "= lesser ", "there is no operation 'lesser'", "line 20, column 25"},
         Wrong{"less %at", "less %missing", "no value is called '%missing' here", "line 20, column 30"},
         Wrong{"constant true", "constant 1", "expected 'false', found '1'", ""},
+        Wrong{"%always: b1 =", "%this: f32 = exp %that\n  %that: f32 = exp %this\n  %always: b1 =",
+              "no value is called '%that' here", "line 21, column 20"},
         Wrong{"load table", "load tables", "no buffer is called 'tables'", "line 22, column 27"},
         Wrong{"hint keep", "hint hold", "there is no hint 'hold', only none, keep, stream", ""},
         Wrong{"otherwise -inf", "otherwise low", "expected a number, found 'low'", ""},
