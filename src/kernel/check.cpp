@@ -250,6 +250,12 @@ class Checker {
     only_on(depends_[state.next], state.axes, state.along, "its next value");
   }
 
+  // Whatever the data are. Stores of which one combines with what the other left may be meant.
+  static bool writes_the_same(const Store& left, const Store& right) {
+    return !left.combines && left.access.buffer == right.access.buffer &&
+           left.access.coordinates == right.access.coordinates && left.access.mask == right.access.mask;
+  }
+
   void check_store(const Store& store) {
     check_access(store.access);
     const Buffer& buffer = kernel_.buffers[store.access.buffer];
@@ -259,6 +265,8 @@ class Checker {
             fmt::format("a {} into a buffer of {}", kw::name_of(kernel_.exprs[store.value].dtype),
                         kw::name_of(buffer.dtype)));
     for (Symbol axis : store.over) require(is_axis(axis), "every point of what is no axis stores");
+    for (int other = 0; other < place_ && !store.combines; ++other)
+      require(!writes_the_same(kernel_.stores[other], store), "another store writes the same elements");
     if (!store.combines && !is_decided_by_data(store.access)) {
       const std::vector<bool> access = dependences(kernel_, store.access, depends_);
       std::vector<Symbol> axes;

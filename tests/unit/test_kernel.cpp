@@ -293,6 +293,8 @@ TEST(KernelForm, SaysWhereItIsWrong) {
       {"y[i] = 1.0 }", "line 9, column 1", "expected the end of the text"},
       {"y[i] = x[i + 1, 0]", "line 8, column 8", "reaches 4, beyond its size 4"},
       {"y[i - 1] = 1.0", "line 8, column 1", "may be negative"},
+      {"y[i] = 1.0\ny[i] = 2.0", "line 9, column 1", "another store writes the same elements"},
+      {"y[i] where i > 1 = 1.0\ny[i] where i > 1 = x[i, 0]", "line 9, column 1", "another store writes the same"},
       {"a = b\nb = a\ny[i] = a", "line 8, column 5", "nothing is called 'b' here"},
       {"y[i] = 1.0\nz = exp(x[i, 0] + x[i + 2, 0])\ny[i] = z", "line 9, column 19", "reaches 5, beyond its size 4"},
       {"y[i] = any(x[i, j]; j)", "line 8, column 8", "any and all fold b1"},
@@ -300,6 +302,12 @@ TEST(KernelForm, SaysWhereItIsWrong) {
       {"axis far = i", "line 8, column 6", "'i' is no size"},
   };
   for (const Case& one : cases) expect_error(with(one.lines), one);
+}
+
+TEST(KernelForm, StoresThatMayMissEachOtherAreTwo) {
+  for (const char* lines : {"y[i] where i > 1 = 1.0\ny[i] where i <= 1 = 2.0", "y[0] = 1.0\ny[1] = 2.0",
+                            "y[i] = 1.0\ny[i] += x[i, 0]", "y[ids[0]] = 1.0\ny[ids[1]] = 2.0"})
+    EXPECT_EQ(parse_kernel(with(lines)).stores.size(), 2U) << lines;
 }
 
 // --- Meaning ---
