@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <random>
+#include <sstream>
 
 #include "kernel/builder.hpp"
 #include "kernel/evaluate.hpp"
@@ -164,6 +165,23 @@ TEST(KernelForm, PrintsWhatItParses) {
   const std::vector<std::string> texts = golden_kernels();
   EXPECT_GE(texts.size(), 8U);
   for (const std::string& text : texts) EXPECT_EQ(print_kernel(parse_kernel(text)), text);
+}
+
+// From its first line to its last, four columns less to the right.
+std::string kernel_of_page(const std::string& name) {
+  std::istringstream page(read_file(std::string(KW_GOLDEN_DIR) + "/../../docs/" + name));
+  std::string text, line;
+  while (std::getline(page, line))
+    if (line.starts_with("    kernel ") || (!text.empty() && !text.ends_with("}\n"))) text += line.substr(4) + "\n";
+  return text;
+}
+
+TEST(KernelForm, ExamplesOfTheDocsAreKernels) {
+  for (const char* page : {"architecture.md", "kernel.md"}) {
+    const std::string text = kernel_of_page(page);
+    ASSERT_NE(text, "") << page;
+    EXPECT_EQ(print_kernel(parse_kernel(text)), text) << page;
+  }
 }
 
 std::string with(const std::string& lines) {
