@@ -217,8 +217,7 @@ void Builder::combine(ReduceOp reduce, Access access, ExprId value, std::vector<
   kernel_.stores.push_back({std::move(access), value, true, reduce, std::move(over)});
 }
 
-// What no store and no state needs: intermediate results of building.
-void Builder::drop_unused() {
+std::vector<ExprId> Builder::drop_unused() {
   std::vector<bool> used(kernel_.exprs.size());
   const std::function<void(ExprId)> mark = [&](ExprId id) {
     if (id == kNoExpr || used[id]) return;
@@ -263,6 +262,7 @@ void Builder::drop_unused() {
     move(store.value);
     move_access(store.access);
   }
+  return place;
 }
 
 Kernel Builder::finish() {

@@ -40,12 +40,13 @@ class Builder {
   void combine(ReduceOp reduce, Access access, ExprId value, std::vector<Symbol> over = {});
 
   const Kernel& kernel() const { return kernel_; }
+  // Without what no store and no state needs; where each expression went, kNoExpr for those that are gone.
+  std::vector<ExprId> drop_unused();
   // After check(), and without what is not used.
   Kernel finish();
 
  private:
   ExprId add(Expr expr);
-  void drop_unused();
 
   Kernel kernel_;
 };

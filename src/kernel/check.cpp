@@ -6,6 +6,7 @@
 #include <set>
 
 #include "kernel/kernel.hpp"
+#include "kernel/scalar_values.hpp"
 #include "support/error.hpp"
 
 namespace kw::kernel {
@@ -16,25 +17,32 @@ bool is_identifier(const std::string& name) {
   return std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
 }
 
+using Part = Fault::Part;
+
 class Checker {
  public:
   explicit Checker(const Kernel& kernel) : kernel_(kernel), ranges_(ranges_of(kernel)) {}
 
+  // Throws the first Fault.
   void run() {
     require(is_identifier(kernel_.name), "its name is no identifier");
-    check_symbols();
-    check_buffers();
-    for (size_t id = 0; id < kernel_.exprs.size(); ++id) check_expr(static_cast<ExprId>(id));
+    for_each(Part::kSymbol, kernel_.symbols, [&](const SymbolInfo& symbol) { check_symbol(symbol); });
+    for_each(Part::kBuffer, kernel_.buffers, [&](const Buffer& buffer) { check_buffer(buffer); });
+    for_each(Part::kExpr, kernel_.exprs, [&](const Expr& expr) { check_expr(expr); });
     depends_ = dependences(kernel_);
-    for (const State& state : kernel_.states) check_state(state);
-    for (const Store& store : kernel_.stores) check_store(store);
+    for_each(Part::kState, kernel_.states, [&](const State& state) { check_state(state); });
+    for_each(Part::kStore, kernel_.stores, [&](const Store& store) { check_store(store); });
   }
 
  private:
   void require(bool holds, const std::string& rule) const {
-    if (holds) return;
-    const std::string where = where_.empty() ? "" : where_ + ": ";
-    throw Error(ErrorKind::kInternal, fmt::format("kernel '{}': {}{}", kernel_.name, where, rule));
+    if (!holds) throw Fault{part_, place_, rule};
+  }
+
+  template <typename Parts, typename Check>
+  void for_each(Part part, const Parts& parts, const Check& check) {
+    part_ = part;
+    for (place_ = 0; place_ < static_cast<int>(parts.size()); ++place_) check(parts[place_]);
   }
 
   void name(const std::string& name) {
@@ -58,40 +66,35 @@ class Checker {
     }
   }
 
-  void check_symbols() {
-    for (const SymbolInfo& symbol : kernel_.symbols) {
-      name(symbol.name);
-      require(symbol.range.low >= 0 && symbol.range.low <= symbol.range.high && symbol.range.divisor >= 1,
-              fmt::format("'{}' has no range", symbol.name));
-      if (symbol.kind == SymbolKind::kAxis) check_index(symbol.extent, true);
-    }
+  void check_symbol(const SymbolInfo& symbol) {
+    name(symbol.name);
+    require(symbol.range.low >= 0 && symbol.range.low <= symbol.range.high && symbol.range.divisor >= 1,
+            "it has no range");
+    if (symbol.kind == SymbolKind::kAxis) check_index(symbol.extent, true);
   }
 
-  void check_buffers() {
-    for (const Buffer& buffer : kernel_.buffers) {
-      name(buffer.name);
-      for (const Index& size : buffer.shape) check_index(size, true);
-      for (const Index& stride : buffer.strides) check_index(stride, true);
-      require(buffer.alignment > 0 && std::has_single_bit(static_cast<uint64_t>(buffer.alignment)),
-              fmt::format("the alignment of '{}' is no power of two", buffer.name));
-      require(buffer.strides.empty() || buffer.strides.size() == buffer.shape.size(),
-              fmt::format("'{}' has {} sizes and {} strides", buffer.name, buffer.shape.size(), buffer.strides.size()));
-    }
+  void check_buffer(const Buffer& buffer) {
+    name(buffer.name);
+    for (const Index& size : buffer.shape) check_index(size, true);
+    for (const Index& stride : buffer.strides) check_index(stride, true);
+    require(buffer.alignment > 0 && std::has_single_bit(static_cast<uint64_t>(buffer.alignment)),
+            "its alignment is no power of two");
+    require(buffer.strides.empty() || buffer.strides.size() == buffer.shape.size(),
+            fmt::format("it has {} sizes and {} strides", buffer.shape.size(), buffer.strides.size()));
   }
 
   const Expr& operand(const Expr& expr, size_t place) const { return kernel_.exprs[expr.operands[place]]; }
 
-  void check_expr(ExprId id) {
-    const Expr& expr = kernel_.exprs[id];
-    where_ = expr.name.empty() ? fmt::format("expression {}", id) : fmt::format("'{}'", expr.name);
+  void check_expr(const Expr& expr) {
     if (!expr.name.empty()) name(expr.name);
-    for (ExprId input : inputs_of(expr)) require(input >= 0 && input < id, "an operand comes after its use");
+    for (ExprId input : inputs_of(expr)) require(input >= 0 && input < place_, "an operand comes after its use");
     for (Symbol axis : expr.axes) require(is_axis(axis), "it folds what is no axis");
     switch (expr.kind) {
-      case ExprKind::kConstant: break;
+      case ExprKind::kConstant: check_constant(expr); break;
       case ExprKind::kIndex:
         require(expr.dtype == DType::i32 || expr.dtype == DType::i64, "an index is an i32 or i64");
         check_index(expr.index, false);
+        check_width(expr);
         break;
       case ExprKind::kLoad:
         check_access(expr.access);
@@ -107,7 +110,22 @@ class Checker {
         break;
       case ExprKind::kState: check_previous(expr); break;
     }
-    where_.clear();
+  }
+
+  void check_constant(const Expr& expr) const {
+    if (!is_integral(expr.dtype) || wrap_to(expr.dtype, expr.integer) == expr.integer) return;
+    const std::string wider = expr.dtype == DType::i32 ? fmt::format(": write {}:i64", expr.integer) : "";
+    require(false, fmt::format("{} is no number of type {}{}", expr.integer, kw::name_of(expr.dtype), wider));
+  }
+
+  void check_width(const Expr& expr) const {
+    const Interval range = range_of(expr.index, ranges_);
+    if (expr.dtype == DType::i64 || (range.low >= INT32_MIN && range.high <= INT32_MAX)) return;
+    IndexWords words;
+    words.name = [&](Symbol symbol) { return kernel_.symbols[symbol].name; };
+    std::string text = print_index(expr.index, words);
+    if (!as_symbol(expr.index)) text = "{" + text + "}";
+    require(false, fmt::format("{} goes from {} to {}, beyond i32: write {}:i64", text, range.low, range.high, text));
   }
 
   void check_op(const Expr& expr) const {
@@ -221,7 +239,6 @@ class Checker {
   }
 
   void check_state(const State& state) {
-    where_ = fmt::format("state '{}'", state.name);
     name(state.name);
     require(is_axis(state.along) && kernel_.symbols[state.along].ordered, "it is carried along no ordered axis");
     for (Symbol axis : state.axes) require(is_axis(axis) && axis != state.along, "it depends on what is no axis");
@@ -231,19 +248,25 @@ class Checker {
     }
     only_on(depends_[state.initial], state.axes, -1, "its initial value");
     only_on(depends_[state.next], state.axes, state.along, "its next value");
-    where_.clear();
+  }
+
+  // Whatever the data are. Stores of which one combines with what the other left may be meant.
+  static bool writes_the_same(const Store& left, const Store& right) {
+    return !left.combines && left.access.buffer == right.access.buffer &&
+           left.access.coordinates == right.access.coordinates && left.access.mask == right.access.mask;
   }
 
   void check_store(const Store& store) {
     check_access(store.access);
     const Buffer& buffer = kernel_.buffers[store.access.buffer];
-    where_ = fmt::format("the store to '{}'", buffer.name);
     require(buffer.role != BufferRole::kInput, "it writes an input");
     require(store.value >= 0 && store.value < static_cast<ExprId>(kernel_.exprs.size()), "it has no value");
     require(kernel_.exprs[store.value].dtype == buffer.dtype,
             fmt::format("a {} into a buffer of {}", kw::name_of(kernel_.exprs[store.value].dtype),
                         kw::name_of(buffer.dtype)));
     for (Symbol axis : store.over) require(is_axis(axis), "every point of what is no axis stores");
+    for (int other = 0; other < place_ && !store.combines; ++other)
+      require(!writes_the_same(kernel_.stores[other], store), "another store writes the same elements");
     if (!store.combines && !is_decided_by_data(store.access)) {
       const std::vector<bool> access = dependences(kernel_, store.access, depends_);
       std::vector<Symbol> axes;
@@ -251,18 +274,48 @@ class Checker {
         if (access[axis]) axes.push_back(static_cast<Symbol>(axis));
       only_on(depends_[store.value], axes, -1, "its value");
     }
-    where_.clear();
   }
 
   const Kernel& kernel_;
   std::vector<SymbolRange> ranges_;
   std::set<std::string> names_;
   std::vector<std::vector<bool>> depends_;
-  std::string where_;
+  Part part_ = Part::kKernel;
+  int place_ = 0;
 };
+
+std::string name_of(const Kernel& kernel, const Fault& fault) {
+  switch (fault.part) {
+    case Part::kKernel: return "";
+    case Part::kSymbol: return fmt::format("'{}': ", kernel.symbols[fault.place].name);
+    case Part::kBuffer: return fmt::format("'{}': ", kernel.buffers[fault.place].name);
+    case Part::kExpr: {
+      const std::string& name = kernel.exprs[fault.place].name;
+      return name.empty() ? fmt::format("expression {}: ", fault.place) : fmt::format("'{}': ", name);
+    }
+    case Part::kState: return fmt::format("state '{}': ", kernel.states[fault.place].name);
+    case Part::kStore: {
+      const int buffer = kernel.stores[fault.place].access.buffer;
+      const bool exists = buffer >= 0 && buffer < static_cast<int>(kernel.buffers.size());
+      return exists ? fmt::format("the store to '{}': ", kernel.buffers[buffer].name) : "a store: ";
+    }
+  }
+  return "";
+}
 
 }  // namespace
 
-void check(const Kernel& kernel) { Checker(kernel).run(); }
+std::optional<Fault> first_fault(const Kernel& kernel) {
+  try {
+    Checker(kernel).run();
+  } catch (const Fault& fault) { return fault; }
+  return std::nullopt;
+}
+
+void check(const Kernel& kernel) {
+  if (const auto fault = first_fault(kernel))
+    throw Error(ErrorKind::kInternal,
+                fmt::format("kernel '{}': {}{}", kernel.name, name_of(kernel, *fault), fault->rule));
+}
 
 }  // namespace kw::kernel

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -143,7 +144,16 @@ std::vector<ExprId> inputs_of(const Access& access);
 // Throws kInternal with the kernel's name and the broken rule: identifiers valid and unique, operands before users,
 // arity, types, coordinates as many as dimensions, accesses within their buffers wherever they are affine and not
 // masked, axes that exist, states with an initial and a next value that depend on the state's axes only, and stores
-// that write every element once unless they combine.
+// that write every element once unless they combine: no two plain ones have one place and one mask.
 void check(const Kernel& kernel);
+
+// What check() finds first, and in what.
+struct Fault {
+  enum class Part { kKernel, kSymbol, kBuffer, kExpr, kState, kStore };
+  Part part = Part::kKernel;
+  int place = 0;     // among the kernel's parts of this kind
+  std::string rule;  // the broken one
+};
+std::optional<Fault> first_fault(const Kernel& kernel);
 
 }  // namespace kw::kernel

@@ -24,9 +24,10 @@
 //   }
 //
 // Operators with their usual precedence: + - * / (true division; of whole numbers rounded down) % (sign of the
-// divisor), comparisons, `and`, `or`, `xor`, `not`; every other operation is a call of its name. Numbers with a point
-// are f32, without one i32; `1.0:bf16`, `3:i64` are of other types, and `bf16(x)` casts. The name of an axis or size is
-// its value as i32, `row:i64` as i64.
+// divisor), comparisons, `and`, `or`, `xor`, `not`; every other operation is a call of its name. A number, the name of
+// an axis or size, and what `+ - * / %` make of these is of the type of what it is combined with. Alone, numbers with a
+// point are f32 and the rest is i32, where it must fit; in coordinates it is as wide as it needs. `1.0:bf16`, `3:i64`,
+// `row:i64`, `{row * 4}:i64` are of the type that they say, and `bf16(x)` casts.
 #pragma once
 
 #include <string>

@@ -4,7 +4,6 @@
 #include <cctype>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "kernel/builder.hpp"
 #include "kernel/index_parse.hpp"
@@ -27,17 +26,17 @@ class Parser {
     builder_ = Builder(name, doc);
     while (!reader_.accept("}")) item();
     if (!reader_.at_end()) reader_.fail("expected the end of the text");
-    for (size_t state = 0; state < kernel().states.size(); ++state)
-      if (kernel().states[state].next == kNoExpr)
-        reader_.fail_at(state_positions_[state],
-                        fmt::format("state '{}' has no next value", kernel().states[state].name));
-    try {
-      return builder_.finish();
-    } catch (const Error& error) { reader_.fail_at(0, error.text().message); }
+    for (const State& state : kernel().states)
+      if (state.next == kNoExpr)
+        reader_.fail_at(declared_[state.name], fmt::format("state '{}' has no next value", state.name));
+    move_positions(builder_.drop_unused());
+    if (const auto fault = first_fault(kernel())) reader_.fail_at(position_of(*fault), fault->rule);
+    return builder_.finish();
   }
 
  private:
-  // A number, or an index, without a type takes that of what it is combined with.
+  // A number, or an index, without a type takes that of what it is combined with; i32 where that has none. Until then a
+  // whole one is an i64, so that no product of indices wraps.
   struct Parsed {
     ExprId id = kNoExpr;
     bool bare = false;
@@ -46,6 +45,33 @@ class Parser {
 
   const Kernel& kernel() const { return builder_.kernel(); }
   const Expr& expr(ExprId id) const { return kernel().exprs[id]; }
+
+  // --- Where everything was read ---
+
+  // Equal expressions are one, which stands where it was written first.
+  Parsed placed(ExprId id, bool bare, size_t at) {
+    expr_positions_.emplace(id, at);
+    return {id, bare, at};
+  }
+
+  void move_positions(const std::vector<ExprId>& places) {
+    std::map<ExprId, size_t> moved;
+    for (const auto& [id, at] : expr_positions_)
+      if (places[id] != kNoExpr) moved[places[id]] = at;
+    expr_positions_ = std::move(moved);
+  }
+
+  size_t position_of(const Fault& fault) const {
+    switch (fault.part) {
+      case Fault::Part::kKernel: return 0;
+      case Fault::Part::kSymbol: return declared_.at(kernel().symbols[fault.place].name);
+      case Fault::Part::kBuffer: return declared_.at(kernel().buffers[fault.place].name);
+      case Fault::Part::kExpr: return expr_positions_.at(fault.place);
+      case Fault::Part::kState: return declared_.at(kernel().states[fault.place].name);
+      case Fault::Part::kStore: return store_positions_[fault.place];
+    }
+    return 0;
+  }
 
   // --- Declarations ---
 
@@ -59,16 +85,16 @@ class Parser {
     if (reader_.accept("state")) return state();
     if (reader_.accept("next")) return next();
     const std::string name = reader_.name();
-    if (const auto found = buffers_.find(name); found != buffers_.end()) return store(found->second);
+    if (const auto found = buffers_.find(name); found != buffers_.end()) return store(found->second, at);
     declare(name, at);
     reader_.expect("=");
-    const ExprId value = expression().id;
+    const ExprId value = settled(expression());
     locals_[name] = value;
     if (expr(value).name.empty()) builder_.named(name, value);
   }
 
   void declare(const std::string& name, size_t at) {
-    if (!names_.insert(name).second) reader_.fail_at(at, fmt::format("'{}' is named twice", name));
+    if (!declared_.emplace(name, at).second) reader_.fail_at(at, fmt::format("'{}' is named twice", name));
   }
 
   std::string declared_name() {
@@ -138,7 +164,6 @@ class Parser {
   }
 
   void state() {
-    state_positions_.push_back(reader_.position());
     const std::string name = declared_name();
     reader_.expect(":");
     const DType type = dtype();
@@ -174,7 +199,8 @@ class Parser {
     builder_.set_next(found->second, typed(expression(), kernel().states[found->second].dtype));
   }
 
-  void store(int buffer) {
+  void store(int buffer, size_t at) {
+    store_positions_.push_back(at);
     Access access = this->access(buffer);
     if (reader_.accept("where")) access.mask = condition();
     std::vector<Symbol> over;
@@ -223,7 +249,7 @@ class Parser {
     if (level == 2 && reader_.next_is("not")) {
       const size_t at = reader_.position();
       reader_.expect("not");
-      return {apply(ScalarOp::kLogicalNot, {binary(2)}, at), false, at};
+      return apply(ScalarOp::kLogicalNot, {binary(2)}, at);
     }
     if (level == static_cast<int>(kLevels.size())) return unary();
     Parsed left = binary(level + 1);
@@ -237,8 +263,7 @@ class Parser {
       const ScalarOp op = found->op == ScalarOp::kDiv && whole ? ScalarOp::kFloorDiv : found->op;
       if (op == ScalarOp::kFloorDiv && expr(right.id).kind == ExprKind::kConstant && expr(right.id).integer == 0)
         reader_.fail_at(right.at, "a whole number is divided by 0");
-      const bool bare = left.bare && right.bare;
-      left = {apply(op, {left, right}, left.at), bare, left.at};
+      left = apply(op, {left, right}, left.at);
     }
   }
 
@@ -255,9 +280,9 @@ class Parser {
     if (one.kind == ExprKind::kConstant && one.name.empty()) {
       const ExprId id = is_floating(one.dtype) ? builder_.constant(one.dtype, -one.number)
                                                : builder_.constant(one.dtype, -one.integer);
-      return {id, operand.bare, at};
+      return placed(id, operand.bare, at);
     }
-    return {apply(ScalarOp::kNeg, {operand}, at), false, at};
+    return apply(ScalarOp::kNeg, {operand}, at);
   }
 
   Parsed primary() {
@@ -271,7 +296,7 @@ class Parser {
     if (reader_.accept("{")) {
       Index value = index();
       reader_.expect("}");
-      return suffixed(builder_.index(std::move(value), DType::i32), at);
+      return suffixed(builder_.index(std::move(value), DType::i64), at);
     }
     if (std::isdigit(static_cast<unsigned char>(reader_.peek())) || reader_.next_is("inf") || reader_.next_is("nan"))
       return number(at);
@@ -279,7 +304,7 @@ class Parser {
     const std::string name = reader_.name();
     if (const auto found = locals_.find(name); found != locals_.end()) return {found->second, false, at};
     if (const auto found = symbols_.find(name); found != symbols_.end())
-      return suffixed(builder_.index(symbol_index(found->second), DType::i32), at);
+      return suffixed(builder_.index(symbol_index(found->second), DType::i64), at);
     if (const auto found = buffers_.find(name); found != buffers_.end()) return load(found->second, at);
     if (const auto found = states_.find(name); found != states_.end()) return previous(found->second, at);
     if (reader_.next_is("(")) return call(name, at);
@@ -287,13 +312,15 @@ class Parser {
   }
 
   Parsed suffixed(ExprId id, size_t at) {
-    if (!reader_.accept(":")) return {id, true, at};
+    if (!reader_.accept(":")) return placed(id, true, at);
     const DType type = dtype();
-    return {retyped(id, type, at), false, at};
+    return placed(retyped(id, type, at), false, at);
   }
 
   // A number or index as one of another type.
-  ExprId retyped(ExprId id, DType type, size_t at) {
+  ExprId retyped(ExprId id, DType type, size_t at) { return placed(converted(id, type, at), false, at).id; }
+
+  ExprId converted(ExprId id, DType type, size_t at) {
     const Expr one = expr(id);
     if (one.dtype == type) return id;
     if (one.kind == ExprKind::kConstant && is_floating(type))
@@ -301,6 +328,9 @@ class Parser {
     if (one.kind == ExprKind::kConstant && !is_floating(one.dtype)) return builder_.constant(type, one.integer);
     if (one.kind == ExprKind::kIndex && (type == DType::i32 || type == DType::i64))
       return builder_.index(one.index, type);
+    if (one.kind == ExprKind::kIndex)
+      reader_.fail_at(
+          at, fmt::format("a {0} is expected here, and this is an index: cast it with {0}(…)", kw::name_of(type)));
     reader_.fail_at(at,
                     fmt::format("a {} is expected here, and this is a {}", kw::name_of(type), kw::name_of(one.dtype)));
   }
@@ -311,7 +341,7 @@ class Parser {
     const std::string_view written = reader_.between(at);
     const bool whole = std::all_of(written.begin(), written.end(), [](unsigned char c) { return std::isdigit(c); });
     if (whole && value >= 9.2e18) reader_.fail_at(at, "a whole number beyond 64 bits");
-    const ExprId id = whole ? builder_.constant(DType::i32, static_cast<int64_t>(std::stoll(std::string(written))))
+    const ExprId id = whole ? builder_.constant(DType::i64, static_cast<int64_t>(std::stoll(std::string(written))))
                             : builder_.constant(DType::f32, value);
     return suffixed(id, at);
   }
@@ -324,28 +354,41 @@ class Parser {
                                           kw::name_of(type), kw::name_of(expr(value.id).dtype), kw::name_of(type)));
   }
 
-  ExprId apply(ScalarOp op, std::vector<Parsed> operands, size_t at) {
+  bool is_whole(const Parsed& value) const { return !is_floating(expr(value.id).dtype); }
+
+  // What nothing beside it gives a type.
+  ExprId settled(const Parsed& value) {
+    return value.bare && is_whole(value) ? retyped(value.id, DType::i32, value.at) : value.id;
+  }
+
+  // The type that operands from `first` on share; nullopt where all are whole numbers or indices without one.
+  std::optional<DType> shared_type(const std::vector<Parsed>& operands, size_t first) const {
+    const auto begin = operands.begin() + static_cast<long>(first);
+    const auto typed = std::find_if(begin, operands.end(), [](const Parsed& one) { return !one.bare; });
+    if (typed != operands.end()) return expr(typed->id).dtype;
+    // A number with a point decides.
+    const auto real = std::find_if(begin, operands.end(), [&](const Parsed& one) { return !is_whole(one); });
+    if (real != operands.end()) return expr(real->id).dtype;
+    return std::nullopt;
+  }
+
+  Parsed apply(ScalarOp op, const std::vector<Parsed>& operands, size_t at) {
     const size_t first = op == ScalarOp::kSelect ? 1 : 0;
     if (op == ScalarOp::kSelect && expr(operands[0].id).dtype != DType::b1)
       reader_.fail_at(operands[0].at, "the condition of a select is a b1");
-    DType type = expr(operands[first].id).dtype;
-    for (size_t place = first; place < operands.size(); ++place)
-      if (!operands[place].bare) {
-        type = expr(operands[place].id).dtype;
-        break;
-      }
-    // Where all are bare, a number with a point decides.
-    if (std::all_of(operands.begin() + static_cast<long>(first), operands.end(),
-                    [](const Parsed& one) { return one.bare; }))
-      for (size_t place = first; place < operands.size(); ++place)
-        if (is_floating(expr(operands[place].id).dtype)) type = expr(operands[place].id).dtype;
+    const std::optional<DType> shared = shared_type(operands, first);
+    if (!shared && operands.size() == 2) {
+      const ExprId index = builder_.op(op, {operands[0].id, operands[1].id});
+      if (index_of(expr(index))) return placed(index, true, at);
+    }
+    const DType type = shared.value_or(DType::i32);
     std::vector<ExprId> ids;
     for (size_t place = 0; place < operands.size(); ++place)
       ids.push_back(place < first ? operands[place].id : typed(operands[place], type));
     const bool logical = op == ScalarOp::kLogicalAnd || op == ScalarOp::kLogicalOr || op == ScalarOp::kLogicalXor ||
                          op == ScalarOp::kLogicalNot;
     if (logical && type != DType::b1) reader_.fail_at(at, fmt::format("{} is of conditions", name_of(op)));
-    return builder_.op(op, std::move(ids));
+    return placed(builder_.op(op, std::move(ids)), false, at);
   }
 
   std::vector<Parsed> arguments(char end) {
@@ -371,23 +414,23 @@ class Parser {
     if (const auto type = parse_dtype(name)) {
       const Parsed operand = expression();
       reader_.expect(")");
-      return {builder_.cast(*type, operand.id), false, at};
+      return placed(builder_.cast(*type, settled(operand)), false, at);
     }
     // `max(x; key)` folds, `maximum(x, y)` does not.
     if (const auto op = find_scalar_op(name); op && *op != ScalarOp::kCast) {
-      std::vector<Parsed> operands = arguments(')');
+      const std::vector<Parsed> operands = arguments(')');
       reader_.expect(")");
       if (static_cast<int>(operands.size()) != arity_of(*op))
         reader_.fail_at(at, fmt::format("{} takes {} operands, not {}", name, arity_of(*op), operands.size()));
-      return {apply(*op, std::move(operands), at), false, at};
+      return apply(*op, operands, at);
     }
-    if (const auto reduce = find_reduce_op(name)) return {fold(*reduce, at, false), false, at};
+    if (const auto reduce = find_reduce_op(name)) return placed(fold(*reduce, at, false), false, at);
     reader_.fail_at(at, fmt::format("there is no operation '{}'", name));
   }
 
   ExprId fold(ReduceOp reduce, size_t at, bool is_scan) {
     std::vector<ExprId> operands;
-    for (const Parsed& operand : arguments(';')) operands.push_back(operand.id);
+    for (const Parsed& operand : arguments(';')) operands.push_back(settled(operand));
     if (is_scan ? !has_operands_of_scan(reduce, operands.size())
                 : static_cast<int>(operands.size()) != arity_of(reduce))
       reader_.fail_at(at,
@@ -413,15 +456,16 @@ class Parser {
     const auto reduce = find_reduce_op(name);
     if (!reduce) reader_.fail_at(at, fmt::format("there is no fold '{}'", name));
     reader_.expect("(");
-    return {fold(*reduce, at, true), false, at};
+    return placed(fold(*reduce, at, true), false, at);
   }
 
   Parsed dot(size_t at) {
-    const std::vector<Parsed> operands = arguments(';');
+    std::vector<ExprId> operands;
+    for (const Parsed& operand : arguments(';')) operands.push_back(settled(operand));
     if (operands.size() != 2) reader_.fail_at(at, "a dot has two operands");
-    if (expr(operands[0].id).dtype != expr(operands[1].id).dtype)
-      reader_.fail_at(at, fmt::format("a dot of {} and {}", kw::name_of(expr(operands[0].id).dtype),
-                                      kw::name_of(expr(operands[1].id).dtype)));
+    if (expr(operands[0]).dtype != expr(operands[1]).dtype)
+      reader_.fail_at(at, fmt::format("a dot of {} and {}", kw::name_of(expr(operands[0]).dtype),
+                                      kw::name_of(expr(operands[1]).dtype)));
     const std::vector<Symbol> axes = folded_axes();
     Precision precision = Precision::kFull;
     if (reader_.accept("precision")) {
@@ -429,7 +473,7 @@ class Parser {
       else if (reader_.accept("tf32x3")) precision = Precision::kTf32x3;
       else if (!reader_.accept("full")) reader_.fail("expected a precision: full, tf32 or tf32x3");
     }
-    return {builder_.dot(operands[0].id, operands[1].id, axes, precision), false, at};
+    return placed(builder_.dot(operands[0], operands[1], axes, precision), false, at);
   }
 
   // --- Accesses ---
@@ -480,7 +524,7 @@ class Parser {
       access.mask = condition();
       if (reader_.accept("otherwise")) access.otherwise = reader_.number();
     }
-    return {builder_.load(std::move(access)), false, at};
+    return placed(builder_.load(std::move(access)), false, at);
   }
 
   Parsed previous(int state, size_t at) {
@@ -490,15 +534,16 @@ class Parser {
     if (coordinates.size() != kernel().states[state].axes.size())
       reader_.fail_at(at, fmt::format("'{}' has {} axes, and here are {} coordinates", kernel().states[state].name,
                                       kernel().states[state].axes.size(), coordinates.size()));
-    return {builder_.previous(state, std::move(coordinates)), false, at};
+    return placed(builder_.previous(state, std::move(coordinates)), false, at);
   }
 
   TextReader reader_;
   Builder builder_;
-  std::set<std::string> names_;
+  std::map<std::string, size_t> declared_;  // names, and where
+  std::map<ExprId, size_t> expr_positions_;
+  std::vector<size_t> store_positions_;  // [store]
   std::map<std::string, Symbol> symbols_;
   std::map<std::string, int> buffers_, states_;
-  std::vector<size_t> state_positions_;
   std::map<std::string, ExprId> locals_;
 };
 

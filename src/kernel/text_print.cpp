@@ -238,6 +238,16 @@ class Printer {
     return fmt::format("{}({}; {}){}", name_of(expr.reduce), operands(expr), axes(expr), component);
   }
 
+  // Is it index arithmetic that may leave i32? Without a type it would be parsed as index algebra, which never wraps.
+  bool wraps(const Expr& expr) const {
+    const bool arithmetic = expr.op == ScalarOp::kAdd || expr.op == ScalarOp::kSub || expr.op == ScalarOp::kMul;
+    return arithmetic && expr.dtype == DType::i32 &&
+           std::all_of(expr.operands.begin(), expr.operands.end(), [&](ExprId id) {
+             const ExprKind kind = kernel_.exprs[id].kind;
+             return names_[id].empty() && (kind == ExprKind::kConstant || kind == ExprKind::kIndex);
+           });
+  }
+
   Text operation(const Expr& expr) const {
     if (expr.op == ScalarOp::kCast) return {fmt::format("{}({})", kw::name_of(expr.dtype), operands(expr))};
     if (expr.op == ScalarOp::kNeg) return {"-" + use(expr.operands[0], kPrimary), kUnary};
@@ -249,7 +259,7 @@ class Printer {
       if ((expr.op == ScalarOp::kDiv && !real) || (expr.op == ScalarOp::kFloorDiv && real)) continue;
       // Comparisons do not chain; the others are read from the left.
       const auto left = static_cast<Binding>(infix.binding + (infix.binding == kCompare ? 1 : 0));
-      return {fmt::format("{} {} {}", use(expr.operands[0], left), infix.mark,
+      return {fmt::format("{}{} {} {}", use(expr.operands[0], left), wraps(expr) ? ":i32" : "", infix.mark,
                           use(expr.operands[1], static_cast<Binding>(infix.binding + 1))),
               infix.binding};
     }

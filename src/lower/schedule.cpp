@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "lower/schedule_effects.hpp"
 #include "support/error.hpp"
 #include "tile/program.hpp"
 
@@ -118,6 +120,7 @@ class ScheduleReader {
     check_cooperative();
     if (schedule_.walkers && !schedule_.skip_masked) refuse("walkers is set, but skip_masked is not");
     check_owners();
+    if (const std::string why = idle_word(schedule_, kernel_); !why.empty()) refuse(why, "Leave that word out.");
     return std::move(schedule_);
   }
 
@@ -236,7 +239,9 @@ class ScheduleReader {
         refuse(fmt::format("order has no parameter '{}'", key), "It has grouped, along and count.");
       }
     }
-    if (schedule_.order.grouped == schedule_.order.along) refuse("order needs two axes, grouped and along");
+    const OrderSchedule& order = schedule_.order;
+    if (order.grouped.empty() || order.along.empty() || order.grouped == order.along)
+      refuse(fmt::format("order needs two axes, but grouped is '{}' and along is '{}'", order.grouped, order.along));
   }
 
   void read_consumers(const Json& json) {
@@ -427,9 +432,29 @@ class ScheduleReader {
 
 }  // namespace
 
-KernelSchedule parse_schedule(std::string_view text, const kernel::Kernel& kernel) {
-  Json json = Json::parse(text, nullptr, false);
+namespace {
+
+// Of two values of one key, JSON's readers keep the last and say nothing.
+Json parse_json(std::string_view text) {
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  std::string repeated;
+  const auto look = [&](int, Json::parse_event_t event, Json& value) {
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+      repeated = value.get<std::string>();
+    return true;
+  };
+  Json json = Json::parse(text, look, false);
   if (json.is_discarded()) refuse("this is not JSON");
+  if (!repeated.empty()) refuse(fmt::format("'{}' is given twice", repeated), "Keep one of the two.");
+  return json;
+}
+
+}  // namespace
+
+KernelSchedule parse_schedule(std::string_view text, const kernel::Kernel& kernel) {
+  const Json json = parse_json(text);
   return parse_schedule(json, kernel);
 }
 

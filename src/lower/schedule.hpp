@@ -36,8 +36,8 @@
 // `scheme` says how products of f32 tiles are made that must be as exact as f32:
 //   ieee    on the cores for f32
 //   fp16x3  by three products of halves on tensor cores: each operand is the sum of a half and of what that lacks, as a
-//           half, too; the small products come first, and each iteration's sum is added to the total in f32. Of numbers
-//           whose rows' largest is scaled to a power of two at most 2^15
+//           half, too; the small products come first, and each iteration's sum is added to the total in f32. Nothing
+//           is scaled here: a kernel whose numbers may be beyond 65504 scales them, as the planner's do (each row's)
 // With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp), with `bulk_stores` it stores it.
 // With `skip_masked` a block of which no store's mask holds does nothing else (src/lower/skip_masked.hpp); with
 // `walkers`, about so many blocks are started, each of which walks along an axis of the grid where the masks may hold

@@ -75,6 +75,10 @@ int64_t least_shared_bytes(const tile::Program& program) {
 
 void check_limits(const tile::Program& program, const DeviceDescription& device) {
   if (device.shared_bytes <= 0) return;
+  if (const int64_t threads = int64_t{32} * program.warps * program.consumers.count; threads > device.threads)
+    refuse(
+        program, device,
+        fmt::format("has {} warps, which are {} threads, and {} are the most", threads / 32, threads, device.threads));
   if (const int64_t bytes = least_shared_bytes(program); bytes > device.shared_bytes)
     refuse(program, device,
            fmt::format("needs {} bytes of shared memory at least, and has {}", bytes, device.shared_bytes));

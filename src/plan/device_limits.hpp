@@ -10,8 +10,8 @@ namespace kw::plan {
 // load, once for each stage whose loads are in flight.
 int64_t least_shared_bytes(const tile::Program& program);
 
-// Throws kUser ("bad-schedule") with the figures where a block needs more shared memory or registers than the device
-// has. Devices without shared memory have no such limits.
+// Throws kUser ("bad-schedule") with the figures where a block needs more threads, shared memory or registers than the
+// device has. Devices without shared memory have no such limits.
 void check_limits(const tile::Program& program, const DeviceDescription& device);
 
 }  // namespace kw::plan

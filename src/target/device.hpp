@@ -16,6 +16,7 @@ struct DeviceDescription {
   int64_t cache_bytes = 0;       // of the last level that all units share
   int64_t unit_cache_bytes = 0;  // registers of a multiprocessor, L2 of a core
   int64_t shared_bytes = 0;      // of a multiprocessor's shared memory, that one block may have
+  int64_t threads = 1024;        // of a block on a GPU, at most
   bool warp_roles = false;       // kernels can give a GPU's single warps work of their own (src/tile/consumers.hpp)
   int64_t vector_bytes = 16;     // SIMD register, or the widest load of a GPU thread
   double copy_bytes_per_second = 0;

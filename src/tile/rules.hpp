@@ -1,6 +1,7 @@
 // The verifier's parts: rules of declarations, of single instructions, and of accesses.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,5 +35,13 @@ void check_instruction(const Program& program, const Instruction& instruction, c
 // that leave it; what the corners of their ranges do not show is left to the interpreter.
 void check_bounds(const Program& program, const Access& access, const Surroundings& surroundings,
                   kernel::SymbolRanges ranges);
+
+// A plain store in which blocks leave different values in one element. Where data decide the place, or an If around it
+// depends on the block, one of them is taken to be the only one. Of a program that keeps all other rules.
+struct WriteFault {
+  const Instruction* store = nullptr;
+  std::string message;
+};
+std::optional<WriteFault> find_write_fault(const Program& program);
 
 }  // namespace kw::tile

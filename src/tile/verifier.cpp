@@ -194,6 +194,7 @@ std::optional<Fault> first_fault(const Program& program, const LaneEnds& ends) {
   try {
     walk.run();
   } catch (const BrokenRule& rule) { return Fault{rule.message, place_of(program, walk.at())}; }
+  if (const auto fault = find_write_fault(program)) return Fault{fault->message, place_of(program, fault->store)};
   if (const std::string fault = why_no_consumers(program); !fault.empty()) return Fault{fault, -1};
   return std::nullopt;
 }

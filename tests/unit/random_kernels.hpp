@@ -13,6 +13,7 @@
 #include "kernel/builder.hpp"
 #include "kernel/evaluate.hpp"
 #include "lower/schedule.hpp"
+#include "lower/schedule_effects.hpp"
 
 namespace kw::lower {
 
@@ -302,6 +303,17 @@ inline bool scans(const Kernel& kernel) {
                      [](const kernel::Expr& expr) { return expr.kind == kernel::ExprKind::kScan; });
 }
 
+// Words that would change nothing are refused.
+inline void leave_out_idle_words(KernelSchedule& schedule, const Kernel& kernel) {
+  for (size_t place = 0; place < schedule.axes.size(); ++place)
+    for (bool AxisSchedule::* const word : {&AxisSchedule::online, &AxisSchedule::network, &AxisSchedule::in_order}) {
+      KernelSchedule alone;
+      alone.axes.resize(schedule.axes.size());
+      alone.axes[place].*word = schedule.axes[place].*word;
+      schedule.axes[place].*word = schedule.axes[place].*word && idle_word(alone, kernel).empty();
+    }
+}
+
 inline KernelSchedule random_blocks(Random& random, const Kernel& kernel) {
   KernelSchedule schedule;
   for (Symbol axis : kernel::axes_of(kernel)) {
@@ -326,6 +338,7 @@ inline KernelSchedule random_blocks(Random& random, const Kernel& kernel) {
   schedule.loads_first = random.chance(0.3);
   put_within(random, schedule, kernel);
   unroll(random, schedule, kernel);
+  leave_out_idle_words(schedule, kernel);
   return schedule;
 }
 

@@ -268,6 +268,28 @@ TEST(Contraction, RefusesBlocksThatTheDeviceHasNoRoomFor) {
   EXPECT_EQ(fault_of(128, 2, device), "");
 }
 
+TEST(Limits, AreThreadsOfABlock) {
+  tile::Program program;
+  program.name = "copy_kernel";
+  program.warps = 16;
+  DeviceDescription device = default_device("triton");
+  EXPECT_NO_THROW(plan::check_limits(program, device));
+  const auto fault = [&] {
+    try {
+      plan::check_limits(program, device);
+    } catch (const Error& error) { return error.text().code + ": " + error.text().message; }
+    return std::string();
+  };
+  device.threads = 256;
+  EXPECT_EQ(fault(), "bad-schedule: kernel 'copy_kernel' cannot run on " + device.name +
+                         ": a block has 16 warps, which are 512 threads, and 256 are the most");
+  program.warps = 8;
+  EXPECT_EQ(fault(), "");
+  // Blocks that run as one have the warps of each.
+  program.consumers.count = 2;
+  EXPECT_NE(fault().find("has 16 warps, which are 512 threads"), std::string::npos) << fault();
+}
+
 TEST(Limits, AreSharedMemoryAndRegisters) {
   tile::Program program;
   program.name = "copy_kernel";

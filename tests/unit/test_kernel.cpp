@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <random>
+#include <sstream>
 
 #include "kernel/builder.hpp"
 #include "kernel/evaluate.hpp"
@@ -166,6 +167,23 @@ TEST(KernelForm, PrintsWhatItParses) {
   for (const std::string& text : texts) EXPECT_EQ(print_kernel(parse_kernel(text)), text);
 }
 
+// From its first line to its last, four columns less to the right.
+std::string kernel_of_page(const std::string& name) {
+  std::istringstream page(read_file(std::string(KW_GOLDEN_DIR) + "/../../docs/" + name));
+  std::string text, line;
+  while (std::getline(page, line))
+    if (line.starts_with("    kernel ") || (!text.empty() && !text.ends_with("}\n"))) text += line.substr(4) + "\n";
+  return text;
+}
+
+TEST(KernelForm, ExamplesOfTheDocsAreKernels) {
+  for (const char* page : {"architecture.md", "kernel.md"}) {
+    const std::string text = kernel_of_page(page);
+    ASSERT_NE(text, "") << page;
+    EXPECT_EQ(print_kernel(parse_kernel(text)), text) << page;
+  }
+}
+
 std::string with(const std::string& lines) {
   return "kernel k {\n  size n = 2..8 by 2\n  axis i = 4, j = n, s = 3 ordered\n  in x: f32[4, n]\n  in h: bf16[4]\n"
          "  in ids: i64[4]\n  out y: f32[4]\n" +
@@ -185,12 +203,85 @@ TEST(KernelForm, BareNumbersTakeTheTypeBesideThem) {
     if (expr.kind == ExprKind::kConstant) { EXPECT_EQ(expr.dtype, DType::bf16); }
 }
 
-TEST(KernelForm, SaysWhereItIsWrong) {
-  struct Case {
-    const char *lines, *where, *words;
-  };
+// Places of a 50000 x 50000 matrix go beyond i32.
+TEST(KernelForm, IndicesOfCoordinatesDoNotWrap) {
+  const std::string text =
+      "kernel transpose {\n  axis row = 50000, column = 50000\n  in mul: f32[2500000000]\n"
+      "  out y: f32[50000, 50000]\n  y[column, row] = mul[row * 50000 + column]\n}\n";
+  const Kernel kernel = parse_kernel(text);
+  EXPECT_EQ(print_kernel(kernel), text);
+  ASSERT_EQ(kernel.exprs.size(), 1U);
+  const Coordinate& place = kernel.exprs[0].access.coordinates[0];
+  EXPECT_EQ(place.value, kNoExpr);
+  EXPECT_EQ(evaluate(place.index, std::vector<int64_t>{49999, 49999}), 2499999999);
+}
+
+TEST(KernelForm, TheLastCornerOfAHugeTransposeIsWhatItIs) {
+  const std::string text =
+      "kernel corner {\n  axis row = 2, column = 2\n  in places: i64[2500000000] strides [0]\n"
+      "  out y: i64[2, 2]\n"
+      "  y[column, row] = places[row * 50000 + column + 2499949998] + {row * 50000 + column + 2499949998}:i64\n"
+      "}\n";
+  Memory memory;
+  memory["places"].wholes = {0};
+  const Kernel kernel = parse_kernel(print_kernel(parse_kernel(text)));
+  EXPECT_EQ(evaluate(kernel, memory).at("y").wholes,
+            (std::vector<int64_t>{2499949998, 2499999998, 2499949999, 2499999999}));
+}
+
+TEST(KernelForm, ArithmeticOfI32ThatWrapsKeepsItsType) {
+  const std::string text = print_kernel(
+      parse_kernel("kernel k {\n axis i = 8\n out y: i32[8]\n y[i] = i:i32 * 1000000000\n}"));
+  EXPECT_NE(text.find("y[i] = i:i32 * 1000000000"), std::string::npos) << text;
+  EXPECT_EQ(print_kernel(parse_kernel(text)), text);
+}
+
+std::string far(const std::string& line) {
+  return "kernel k {\n  axis i = 2147483649, j = 4\n  in x: f32[2147483650]\n  in small: i32[4]\n  in ids: i64[4]\n"
+         "  out y: f32[2147483649]\n  out z: f32[4]\n" +
+         line + "\n}\n";
+}
+
+TEST(KernelForm, AxesBeyondI32AreIndexedAndCompared) {
+  for (const char* line :
+       {"y[i] = x[i + 1]", "y[i] = select(i:i64 > 3, x[i], 0.0)", "y[i] = select(ids[0] > i, 1.0, 0.0)",
+        "y[i] = (x[i + small[0]] where ids[0] > 5000000000 otherwise 0.0)"})
+    EXPECT_EQ(print_kernel(parse_kernel(print_kernel(parse_kernel(far(line))))), print_kernel(parse_kernel(far(line))))
+        << line;
+}
+
+struct Case {
+  const char *lines, *where, *words;
+};
+
+void expect_error(const std::string& text, const Case& one) {
+  try {
+    parse_kernel(text);
+    ADD_FAILURE() << one.lines;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser) << one.lines;
+    EXPECT_EQ(error.text().where, one.where) << one.lines << ": " << error.what();
+    EXPECT_NE(std::string(error.what()).find(one.words), std::string::npos) << one.lines << ": " << error.what();
+  }
+}
+
+TEST(KernelForm, WhatIsBeyondI32SaysHowToWriteIt) {
   const Case cases[] = {
-      {"y[i] = x[i, j]", "line 1, column 1", "its value depends on 'j'"},
+      {"y[i] = select(i > 3, 1.0, 0.0)", "line 8, column 15", "i goes from 0 to 2147483648, beyond i32: write i:i64"},
+      {"y[i] = f32(i * 2 + 1)", "line 8, column 12", "beyond i32: write {i * 2 + 1}:i64"},
+      {"y[i] = x[small[0] * i]", "line 8, column 21", "beyond i32: write i:i64"},
+      {"y[i] = select(small[0] > 5000000000, 1.0, 0.0)", "line 8, column 26",
+       "5000000000 is no number of type i32: write 5000000000:i64"},
+      {"y[i] = x[i + 2]", "line 8, column 8", "an index of 'x' reaches 2147483650, beyond its size 2147483650"},
+      {"z[j] = x[j - 1]", "line 8, column 8", "an index of 'x' may be negative"},
+      {"y[i] = i", "line 8, column 8", "a f32 is expected here, and this is an index: cast it with f32(…)"},
+  };
+  for (const Case& one : cases) expect_error(far(one.lines), one);
+}
+
+TEST(KernelForm, SaysWhereItIsWrong) {
+  const Case cases[] = {
+      {"y[i] = x[i, j]", "line 8, column 1", "its value depends on 'j'"},
       {"y[i] = x[i]", "line 8, column 9", "'x' has 2 dimensions, and here are 1 coordinates"},
       {"y[i] = z[i]", "line 8, column 8", "nothing is called 'z' here"},
       {"y[i] = x[i, 0] + h[i]", "line 8, column 18", "a f32 is expected here, and this is a bf16: cast it with f32(…)"},
@@ -205,32 +296,36 @@ TEST(KernelForm, SaysWhereItIsWrong) {
       {"y[i] = 1 / 0", "line 8, column 12", "a whole number is divided by 0"},
       {"y[i] = x[h[i], 0]", "line 8, column 10", "a coordinate is a whole number"},
       {"y[i] = y[i]", "line 8, column 8", "'y' is an output, and read"},
-      {"x[i, j] = 1.0", "line 1, column 1", "it writes an input"},
+      {"x[i, j] = 1.0", "line 8, column 1", "it writes an input"},
       {"axis i = 3", "line 8, column 6", "'i' is named twice"},
       {"y[i] = x[i, 0] where x[i, 0]", "line 8, column 22", "a mask is a condition"},
       {"next h = 1.0", "line 8, column 6", "'h' is no state"},
       {"state c: f32[i] along s from 0.0\ny[i] = c.previous[i]", "line 8, column 7", "state 'c' has no next value"},
-      {"state c: f32[i] along i from 0.0\nnext c = c.previous[i]", "line 1, column 1", "carried along no ordered axis"},
+      {"state c: f32[i] along i from 0.0\nnext c = c.previous[i]", "line 8, column 7", "carried along no ordered axis"},
       {"y[i] = c.previous[i]", "line 8, column 8", "nothing is called 'c' here"},
-      {"y[i] = x[4, 0]", "line 1, column 1", "reaches 4, beyond its size 4"},
+      {"y[i] = x[4, 0]", "line 8, column 8", "reaches 4, beyond its size 4"},
       {"y[i] = x[i, 0] and x[i, 1]", "line 8, column 8", "logical_and is of conditions"},
       {"size m = 5..2", "line 8, column 10", "has no range"},
       {"in b: f12[3]", "line 8, column 7", "'f12' is no type"},
       {"y[i] = \"text\"", "line 8, column 8", "expected a name"},
       {"y[i] = 1.0 }", "line 9, column 1", "expected the end of the text"},
-      {"y[i] = x[i + 1, 0]", "line 1, column 1", "reaches 4, beyond its size 4"},
-      {"y[i - 1] = 1.0", "line 1, column 1", "may be negative"},
+      {"y[i] = x[i + 1, 0]", "line 8, column 8", "reaches 4, beyond its size 4"},
+      {"y[i - 1] = 1.0", "line 8, column 1", "may be negative"},
+      {"y[i] = 1.0\ny[i] = 2.0", "line 9, column 1", "another store writes the same elements"},
+      {"y[i] where i > 1 = 1.0\ny[i] where i > 1 = x[i, 0]", "line 9, column 1", "another store writes the same"},
+      {"a = b\nb = a\ny[i] = a", "line 8, column 5", "nothing is called 'b' here"},
+      {"y[i] = 1.0\nz = exp(x[i, 0] + x[i + 2, 0])\ny[i] = z", "line 9, column 19", "reaches 5, beyond its size 4"},
+      {"y[i] = any(x[i, j]; j)", "line 8, column 8", "any and all fold b1"},
+      {"in w: f32[i]", "line 8, column 4", "'i' is no size"},
+      {"axis far = i", "line 8, column 6", "'i' is no size"},
   };
-  for (const Case& one : cases) {
-    try {
-      parse_kernel(with(one.lines));
-      ADD_FAILURE() << one.lines;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUser) << one.lines;
-      EXPECT_EQ(error.text().where, one.where) << one.lines << ": " << error.what();
-      EXPECT_NE(std::string(error.what()).find(one.words), std::string::npos) << one.lines << ": " << error.what();
-    }
-  }
+  for (const Case& one : cases) expect_error(with(one.lines), one);
+}
+
+TEST(KernelForm, StoresThatMayMissEachOtherAreTwo) {
+  for (const char* lines : {"y[i] where i > 1 = 1.0\ny[i] where i <= 1 = 2.0", "y[0] = 1.0\ny[1] = 2.0",
+                            "y[i] = 1.0\ny[i] += x[i, 0]", "y[ids[0]] = 1.0\ny[ids[1]] = 2.0"})
+    EXPECT_EQ(parse_kernel(with(lines)).stores.size(), 2U) << lines;
 }
 
 // --- Meaning ---

@@ -84,6 +84,15 @@ TEST(Schedules, WhatIsUnknownMisspeltOrOutOfRangeIsNamed) {
       {R"({"row":{"grid":4,"last":1},"column":{"loop":8}})", "must be true or false"},
       {R"({"row":{"grid":4},"column":{"loop":8,"last":true}})", "axis 'column' cannot be the last"},
       {R"({"row":{"grid":1,"last":true},"column":{"loop":8}})", "axis 'row' cannot be the last"},
+      {R"({"row":{"grid":1},"column":{"loop":8},"order":{"grouped":"row"}})",
+       "order needs two axes, but grouped is 'row' and along is ''"},
+      {R"({"row":{"grid":1},"column":{"loop":8},"order":{"along":"row"}})",
+       "order needs two axes, but grouped is '' and along is 'row'"},
+      {R"({"row":{"grid":1},"column":{"loop":8},"order":{"grouped":"row","along":"row"}})",
+       "order needs two axes, but grouped is 'row' and along is 'row'"},
+      {R"({"row":{"grid":1},"column":{"loop":8},"warps":4,"warps":8})", "'warps' is given twice"},
+      {R"({"row":{"grid":1},"column":{"loop":8,"stages":2,"loop":16}})", "'loop' is given twice"},
+      {R"({"row":{"grid":1},"row":{"grid":2},"column":{"loop":8}})", "'row' is given twice"},
       {R"([1])", "expected an object"},
       {R"({)", "this is not JSON"},
   };
@@ -92,11 +101,51 @@ TEST(Schedules, WhatIsUnknownMisspeltOrOutOfRangeIsNamed) {
   EXPECT_EQ(refusal(kSums, R"({"row":{"grid":1},"column":{"loop":8}})"), "");
 }
 
+constexpr const char* kSoftmaxLinear = R"(kernel weights {
+  axis row = 12, column = 40, out = 16
+  in x: f32[12, 40]
+  in w: f32[16, 40]
+  in place: i64[12]
+  out y: f32[12, 16]
+  out z: f32[40, 12]
+  out running: f32[12, 40]
+  inout sums: f32[12]
+  largest = max(x[row, column]; column)
+  y[row, out] = dot(exp(x[row, column] - largest), w[out, column]; column)
+  z[column, row] = w[0, column]
+  running[row, column] = scan prod(x[row, column]; column)
+  sums[place[row]] += largest
+})";
+
+TEST(Schedules, WordsThatWouldChangeNothingAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"row":{"grid":1},"column":{"loop":8},"scheme":"fp16x3"})", "the kernel has no product of f32"},
+      {R"({"row":{"grid":1},"column":{"loop":8,"online":true}})",
+       "axis 'column' is online, but no fold along it needs a maximum along it"},
+      {R"({"row":{"loop":1,"stops":true},"column":{"loop":8}})",
+       "data stop the loop of axis 'row', but nothing is folded along it"},
+      {R"({"row":{"grid":1},"column":{"loop":8,"network":true}})",
+       "axis 'column' has a network, but no scan multiplies"},
+      {R"({"row":{"grid":1},"column":{"loop":8,"in_order":true}})", "but nothing is scanned along it"},
+      {R"({"row":{"loop":1},"column":{"loop":8},"in_order":true})", "data decide the place of no store"},
+  };
+  for (const auto& [schedule, words] : cases)
+    EXPECT_NE(refusal(kSums, schedule).find(words), std::string::npos) << schedule << ": " << refusal(kSums, schedule);
+  const Kernel kernel = kernel::parse_kernel(kSoftmaxLinear);
+  for (const char* schedule : {
+           R"({"row":{"grid":1},"column":{"loop":8,"online":true},"out":{"tile":16},"scheme":"fp16x3","warps":4})",
+           R"({"row":{"grid":1},"column":{"loop":8,"network":true},"out":{"tile":16},"warps":4})",
+           R"({"row":{"loop":1},"column":{"loop":8,"in_order":true},"out":{"tile":16},"in_order":true,"warps":4})",
+           R"({"row":{"loop":1},"column":{"loop":8,"stops":true},"out":{"tile":16},"warps":4})",
+       })
+    EXPECT_EQ(to_json(parse_schedule(std::string_view(schedule), kernel), kernel).dump(), schedule);
+}
+
 TEST(Schedules, AreOneTextForOneSchedule) {
   const Kernel kernel = kernel::parse_kernel(kSums);
   const Kernel windows = kernel::parse_kernel(kWindows);
   const std::string merged = R"({"out":{"grid":4},"dy":{"loop":1},"dx":{"loop":2,"stages":3},"nest":[["dy","dx"]],)"
-                             R"("scheme":"fp16x3","bulk":true,"warps":4})";
+                             R"("bulk":true,"warps":4})";
   EXPECT_EQ(to_json(parse_schedule(std::string_view(merged), windows), windows).dump(), merged);
   const char* given = R"({"warps":8,"column":{"stages":2,"loop":8},"row":{"grid":4},"nest":["column"]})";
   const std::string text = to_json(parse_schedule(std::string_view(given), kernel), kernel).dump();

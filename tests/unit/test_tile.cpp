@@ -81,7 +81,10 @@ constexpr std::string_view kEverything = R"(program everything {
   } else {
     yield %best
   }
-  if %always {
+  %here: i32 = index column_block
+  %none: i32 = constant 0
+  %first: b1 = equal %here, %none
+  if %first {
     store partial[row_block * 16 + row] <- %chosen
   }
   %zeros: f32[row, column] = constant 0.0
@@ -98,6 +101,45 @@ constexpr std::string_view kEverything = R"(program everything {
 )";
 
 TEST(TileText, PrintsWhatItParses) { EXPECT_EQ(print_program(parse_program(kEverything)), kEverything); }
+
+std::string fault_of_blocks(const std::string& body) {
+  try {
+    parse_program(
+        "program blocks {\n  grid block = 4\n  lane i = 8\n  launch warps 4\n  buffer x: f32[8] input\n"
+        "  buffer own: f32[1] scratch shared\n  buffer y: f32[8] output\n" +
+        body + "}\n");
+  } catch (const Error& error) { return error.text().message; }
+  return "";
+}
+
+TEST(TileWriters, BlocksMayStoreTheSameValueOrPartTheElements) {
+  const char* const kept[] = {
+      "%v: f32[i] = load x[i]\nstore y[i] <- %v\n",
+      "%v: f32 = load x[block]\nstore y[block] <- %v\n",
+      "for at = block to 8 step 4 {\n%v: f32 = load x[at]\nstore y[at] <- %v\n}\n",
+      "%v: f32 = load x[block]\nstore y[0] <- %v combine sum\n",
+      "%here: i32 = index block\n%last: i32 = constant 3\n%mask: b1 = equal %here, %last\n%v: f32 = load x[block]\n"
+      "store y[0] <- %v where %mask\n",
+      "%v: f32 = load x[0]\nstore own[0] <- %v\nbarrier block\n%w: f32 = load own[0]\nstore y[0] <- %w\n",
+  };
+  for (const char* body : kept) EXPECT_EQ(fault_of_blocks(body), "") << body;
+}
+
+TEST(TileWriters, ValuesOfBlocksAreFollowedThroughLoopsBranchesAndSharedMemory) {
+  const char* const refused[] = {
+      "%v: f32 = load x[block]\nstore own[0] <- %v\nbarrier block\n%w: f32 = load own[0]\nstore y[0] <- %w\n",
+      "%z: f32 = constant 0.0\n%one: f32 = constant 1.0\n"
+      "for at = 0 to block carry %sum: f32 = %z -> %all {\n%more: f32 = add %sum, %one\nyield %more\n}\n"
+      "store y[0] <- %all\n",
+      "%z: f32 = constant 0.0\n%v: f32 = load x[block]\n"
+      "for at = 0 to 3 carry %before: f32 = %z, %next: f32 = %z -> %a, %b {\nyield %next, %v\n}\nstore y[0] <- %a\n",
+      "%here: i32 = index block\n%last: i32 = constant 3\n%late: b1 = equal %here, %last\n%z: f32 = constant 0.0\n"
+      "%one: f32 = constant 1.0\nif %late -> %v: f32 {\nyield %one\n} else {\nyield %z\n}\nstore y[0] <- %v\n",
+  };
+  for (const char* body : refused)
+    EXPECT_NE(fault_of_blocks(body).find("blocks along 'block' store values of their own"), std::string::npos)
+        << body << fault_of_blocks(body);
+}
 
 TEST(TileText, ReadsWhatPeopleWrite) {
   const std::string_view written = R"(program small { # a comment
@@ -208,6 +250,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"= less ", "= lesser ", "there is no operation 'lesser'", "line 20, column 25"},
         Wrong{"less %at", "less %missing", "no value is called '%missing' here", "line 20, column 30"},
         Wrong{"constant true", "constant 1", "expected 'false', found '1'", ""},
+        Wrong{"%always: b1 =", "%this: f32 = exp %that\n  %that: f32 = exp %this\n  %always: b1 =",
+              "no value is called '%that' here", "line 21, column 20"},
         Wrong{"load table", "load tables", "no buffer is called 'tables'", "line 22, column 27"},
         Wrong{"hint keep", "hint hold", "there is no hint 'hold', only none, keep, stream", ""},
         Wrong{"otherwise -inf", "otherwise low", "expected a number, found 'low'", ""},
@@ -293,6 +337,12 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"store out[", "store x[", "buffer 'x' is an input, and is not written", ""},
         Wrong{"store partial[row_block * 16 + row] <- %chosen", "store partial[0] <- %chosen",
               "the values along 'row' are stored to one element", ""},
+        Wrong{"if %first {", "if %always {",
+              "blocks along 'column_block' store values of their own in one element of buffer 'partial': neither its "
+              "index nor its mask depends on 'column_block'",
+              "line 74, column 5"},
+        Wrong{"row_block * 16 + row, column_block * 64 + column] <- %close", "row, column] <- %close",
+              "blocks along 'row_block' store values of their own in one element of buffer 'out'", ""},
         Wrong{"combine sum", "combine any", "stores combine by sum, prod, max or min, not by any", ""},
         Wrong{"= fold max %scaled over column", "= fold max %scaled over n", "the operand has no lane 'n'", ""},
         Wrong{"= fold max %scaled over", "= fold sort_up %scaled over", "sort_up is of scans only", ""},
@@ -318,7 +368,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"%most: f32[row] = %best", "%most: f32[row] = %zero", "'%most' has other types at the beginning", ""},
         Wrong{"= 0 to depth", "= 0 to depth + row", "a bound of the loop varies along [row]", ""},
         Wrong{"  } else {\n    yield %best\n", "", "yields of an else: 0 values, but 1 are expected", ""},
-        Wrong{"if %always {", "if %inside {", "the condition has lanes [column], but is one value", ""}));
+        Wrong{"if %first {", "if %inside {", "the condition has lanes [column], but is one value", ""}));
 
 // What text cannot say, or what its parser finds before the verifier.
 TEST(TileVerifier, BulkLoadsAreBoxes) {

@@ -125,8 +125,8 @@ TEST(TilePrinters, IndicesThatLeave32BitsThemselvesAreComputedIn64) {
   const tile::Program program = tile::parse_program(
       "program flat {\n  grid block = 4194304\n  lane i = 1024\n  launch warps 4\n"
       "  buffer x: f32[4294967296] strides [1] input\n  buffer y: f32[4294967296] strides [1] output\n  for k = 0 to 2 "
-      "{\n    %a: f32[i] = load x[block * 1024 + i]\n"
-      "    store y[k * 2147483648 + i] <- %a\n  }\n}\n");
+      "{\n    %a: f32[i] = load x[block * 1024 + i]\n    %b: f32[i] = load x[k * 2147483648 + i]\n"
+      "    %c: f32[i] = add %a, %b\n    store y[block * 1024 + i] <- %c\n  }\n}\n");
   const std::string text = triton_text(program);
   EXPECT_NE(text.find("i_index = tl.program_id(0).to(tl.int64) * 1024 + i.to(tl.int64)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("tl.load(x + i_index)"), std::string::npos) << text;
