@@ -42,6 +42,7 @@ def test_on_the_cpu(name: str, tmp_path: Path) -> None:
 interpreter = interpreter_of("edge_cases:interpreted")
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.time_limit(400)
 @each_edge
 def test_in_triton(name: str, tmp_path: Path, interpreter: InterpreterProcess) -> None:

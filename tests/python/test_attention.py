@@ -21,6 +21,7 @@ IN_F32 = SMALL | {"scheme": 0}
 interpreter = interpreter_of("attention_cases:interpreted")
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.in_turns("parameters")
 @pytest.mark.parametrize("parameters", [SMALL, IN_F32], ids=["split", "f32"])
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

@@ -26,6 +26,7 @@ ALL_CASES = CASES + FOLDS + PRODUCED
 interpreter = interpreter_of("convolution_cases:interpreted")
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.in_turns("parameters")
 @pytest.mark.parametrize("parameters", [ONE_HALF, EXACT], ids=["half", "exact"])
 @pytest.mark.parametrize("case", ALL_CASES, ids=[case.name for case in ALL_CASES])

@@ -17,6 +17,7 @@ from kernelwright import compile_only
 interpreter = interpreter_of("depthwise_cases:interpreted")
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.in_turns("rows", "block")
 @pytest.mark.parametrize("rows, block", [(2, 16), (3, 32), (4, 64), (7, 16)])
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

@@ -75,6 +75,7 @@ def _norm_apart(graph: dict[str, Any], folder: Path, convolution: dict[str, int]
     return whole | {"groups": groups}
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.in_turns("how")
 @pytest.mark.parametrize("how", ["one group", "apart", "half", "exact"])
 @pytest.mark.parametrize("case", CASES + OF_SAMPLES, ids=[case.name for case in CASES + OF_SAMPLES])

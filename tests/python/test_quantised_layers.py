@@ -42,6 +42,7 @@ def test_on_the_cpu(name: str) -> None:
     assert not fault, fault
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.in_turns("scheme")
 @pytest.mark.parametrize("scheme", [1, 0], ids=["split", "f32"])
 @pytest.mark.parametrize("name", CASES)

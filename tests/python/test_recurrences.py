@@ -42,6 +42,7 @@ TRIED += [
 ]
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     "case, parameters, exact",
     TRIED,

@@ -43,6 +43,7 @@ def assert_is_pytorchs(module: torch.nn.Module, arguments: list[torch.Tensor], s
         assert error <= 2 * bound + 1e-6
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("parameters", BLOCKS, ids=["small", "large"])
 @pytest.mark.parametrize("case", TAKEN, ids=lambda case: case.name)
 @pytest.mark.in_turns("parameters")
