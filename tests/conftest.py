@@ -25,7 +25,7 @@ os.environ.setdefault("KW_PYTHON", sys.executable)
 os.environ.setdefault("KW_PYTHONPATH", str(HOME / "python"))
 
 # Told once for all processes of a run: what takes a part of its cases each day goes by it.
-os.environ.setdefault("KW_TEST_DAY", str(int(time.time() // 86400)))
+os.environ.setdefault("KW_DAY", str(int(time.time() // 86400)))
 
 # Tests that run beside one another are not timed, and need not wait for each other, or for what else is timed on this machine.
 os.environ["KW_LOCK_DIR"] = tempfile.mkdtemp(prefix="kw-test-locks-")
@@ -55,14 +55,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """`--all` takes every test; otherwise selection.py says which of a test's parameter sets are taken."""
     if WHOLE:
         return
-    day = int(os.environ["KW_TEST_DAY"])
+    day = int(os.environ["KW_DAY"])
     kept = set(selection.spread(items) if QUICK else selection.of_the_day(selection.in_turns(items), day))
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 
 
 def pytest_report_header() -> str:
-    return f"day {os.environ['KW_TEST_DAY']} (KW_TEST_DAY) chooses among cases that take turns by days"
+    return f"day {os.environ['KW_DAY']} (KW_DAY) chooses among cases that take turns by days"
 
 
 @pytest.fixture(scope="session")
