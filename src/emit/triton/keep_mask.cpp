@@ -53,7 +53,7 @@ def keep_mask_kernel(
 
 @functools.cache
 def least_beyond(keep):
-    """The least of the generator's 32-bit numbers that becomes `keep` or more, where n becomes n / 2³² + 1 / 2³³ in single precision."""
+    """The least of 32-bit numbers that becomes `keep` or more, where n becomes n / 2³² + 1 / 2³³ in single precision."""
     def single(number):
         return torch.tensor(number, dtype=torch.float64).float().item()
 
