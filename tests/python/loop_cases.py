@@ -79,9 +79,9 @@ class Stacked(nn.Module):
 class Fed(nn.Module):
     """Each step's input depends on the step before: no recurrence of this form."""
 
-    def __init__(self) -> None:
+    def __init__(self, cell: type[nn.RNNCellBase] = nn.RNNCell) -> None:
         super().__init__()
-        self.cell, self.out = nn.RNNCell(FEATURES, HIDDEN), nn.Linear(HIDDEN, FEATURES)
+        self.cell, self.out = cell(FEATURES, HIDDEN), nn.Linear(HIDDEN, FEATURES)
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         now, outs = x[0], []
@@ -239,22 +239,6 @@ class GatedOtherwise(nn.Module):
         return low, high
 
 
-class GatedAndFed(nn.Module):
-    """Each step's input depends on the step before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell, self.out = nn.GRUCell(FEATURES, HIDDEN), nn.Linear(HIDDEN, FEATURES)
-
-    def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        now, outs = x[0], []
-        for _ in range(STEPS):
-            h = self.cell(now, h)
-            now = self.out(h)
-            outs.append(now)
-        return torch.stack(outs)
-
-
 class OneStep(nn.Module):
     """No loop at all."""
 
@@ -301,7 +285,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "gru_of_layers_without_biases": (lambda: LayersOfGates(bias=False), 1),
     "gru_of_joined_gates": (JoinedGates, 1),
     "gru_otherwise": (GatedOtherwise, 0),
-    "gru_fed": (GatedAndFed, 0),
+    "gru_fed": (lambda: Fed(nn.GRUCell), 0),
     "gru_changing": (lambda: Changing(nn.GRUCell), 1),
     "one_step": (OneStep, 0),
     "fed": (Fed, 0),
