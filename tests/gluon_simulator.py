@@ -135,15 +135,18 @@ class Window:
 
 
 class Product:
-    """A sum of products that nobody has waited for."""
+    """A sum of products, which is computed once somebody has waited for it."""
 
     def __init__(self, left: Shared | Tile, right: Shared, start: Any) -> None:
         self.left, self.right, self.start = left, right, start
+        self.found: Tile | None = None
 
     def value(self) -> Tile:
-        start = self.start.value() if isinstance(self.start, Product) else self.start
-        left = self.left if isinstance(self.left, Tile) else self.left.memory
-        return tile(start + left.astype(np.float32) @ self.right.memory.astype(np.float32))
+        if self.found is None:
+            start = self.start.value() if isinstance(self.start, Product) else self.start
+            left = self.left if isinstance(self.left, Tile) else self.left.memory
+            self.found = tile(start + left.astype(np.float32) @ self.right.memory.astype(np.float32))
+        return self.found
 
 
 class Simulator:
@@ -228,9 +231,10 @@ class Simulator:
         return Shared(np.full(shape, np.nan, dtype), self)
 
     def mine(self) -> Any:
-        """What a thread has under way: copies to global memory, and shared memory that the engine does not see yet."""
+        """What a thread has under way: copies to global memory, products, and shared memory that the engine does not
+        see yet."""
         if not hasattr(self.threads, "stores"):
-            self.threads.stores, self.threads.unfenced = [], False
+            self.threads.stores, self.threads.unfenced, self.threads.products = [], False, []
         return self.threads
 
     def _fence(self) -> None:
@@ -263,7 +267,9 @@ class Simulator:
             barrier.bytes += size
             barrier.arrived += 1
 
-    def _arrive(self, barrier: Barrier, count: int) -> None:
+    def _arrive(self, barrier: Barrier, count: int, pred: Any = True) -> None:
+        if not pred:
+            return
         with barrier.block.changed:
             barrier.arrived += count
             barrier.settle()
@@ -279,11 +285,16 @@ class Simulator:
     def _multiply(
         self, left: Shared | Tile, right: Shared, start: Any, use_acc: bool = True, is_async: bool = False
     ) -> Any:
-        return Product(left, right, start if use_acc else 0 * start)
+        product = Product(left, right, start if use_acc else 0 * start)
+        self.mine().products.append(product)
+        return product
 
-    def _product(self, left_under_way: int, deps: list[Product]) -> Tile:
-        assert left_under_way == 0
-        return deps[0].value()
+    def _product(self, left_under_way: int, deps: list[Product]) -> Any:
+        """All but the last `left_under_way` that were started are done."""
+        products = self.mine().products
+        while len(products) > left_under_way:
+            products.pop(0).value()
+        return deps[0] if deps[0] in products else deps[0].value()
 
     def _specialize(self, parts: list[Any], warps: list[int], registers: list[int]) -> None:
         faults: list[BaseException] = []

@@ -91,19 +91,29 @@ Side streamed_side(const Product& product) { return product.rows <= product.colu
 // 4096 in 0.53 ms for 0.69 of one block of 128 rows, on an H200.
 constexpr int64_t kConsumerRows = 64, kConsumers = 2;
 constexpr size_t kDimensionsOfBox = 5;  // src/tile/box.hpp
+constexpr int64_t kRowsOfBox = 16;      // bytes that divide the distances of its rows
 
 bool lies_along_depth(const Product& product, Side side) {
   return dimensions_of(product, side).back().role == OperandDimension::Role::kDepth;
 }
 
-// Is there a warp that copies boxes of both operands, in single precision, for blocks of so many columns? Even where
-// the depth is short: it copies for the next block while this one is stored. 1,048,576 × 768 of a depth of 256 took 2.4
+// Does an operand of 16 bits lie as the bulk copy engine wants it?
+bool has_rows_of_box(const Product& product, Side side) {
+  const std::vector<OperandDimension> dimensions = dimensions_of(product, side);
+  return dimensions.back().stride == 1 && std::all_of(dimensions.begin(), dimensions.end() - 1, [&](const auto& one) {
+           return one.stride * size_of(product.left.dtype) % kRowsOfBox == 0;
+         });
+}
+
+// Is there a warp that copies boxes of both operands, for blocks of so many columns? Even where the depth is short: it copies for the next block while this one is stored. 1,048,576 × 768 of a depth of 256 took 2.4
 // ms for 4.1 on an H200; of one of 32 consumers were slower than several small blocks.
 bool has_producer(const Product& product, int64_t columns, const DeviceDescription& device) {
-  // Beside an axis for parts, an operand has as many dimensions as a box may.
-  const auto fits_box = [&](Side side) { return dimensions_of(product, side).size() + 1 <= kDimensionsOfBox; };
-  return device.warp_roles && fits_box(Side::kLeft) && fits_box(Side::kRight) && product.left.dtype == DType::f32 &&
-         columns <= 256 && product.depth >= 32;
+  // Beside an axis for parts, an operand has as many dimensions as a box may. Halves of our own lie as a box wants it.
+  const auto fits_box = [&](Side side) {
+    const std::vector<OperandDimension> dimensions = dimensions_of(product, side);
+    return dimensions.size() + 1 <= kDimensionsOfBox && (product.left.dtype == DType::f32 || has_rows_of_box(product, side));
+  };
+  return device.warp_roles && fits_box(Side::kLeft) && fits_box(Side::kRight) && columns <= 256 && product.depth >= 32;
 }
 
 bool can_consume(const Product& product, int64_t rows, int64_t columns, const DeviceDescription& device) {
@@ -151,7 +161,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   };
   int64_t depth = std::clamp<int64_t>(next_power_of_two(product.depth), kLeastBlock, 64);
   const auto consume = [&] {
-    return !folds && rows == kConsumers * kConsumerRows && columns == rows &&
+    return split && !folds && rows == kConsumers * kConsumerRows && columns == rows &&
            can_consume(product, kConsumerRows, columns, device);
   };
   // Short sums: several small blocks for each multiprocessor, so that one stores while another multiplies.
@@ -240,7 +250,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const auto [many, few] = side == Side::kRight ? std::pair(blocks.columns, blocks.rows)
                                                 : std::pair(blocks.rows, blocks.columns);
   const bool consumes = blocks.streamed.empty()
-                            ? read("scheme") == kFp16x3 && !blocks.whole_rows &&
+                            ? (read("scheme") == kFp16x3 || product.left.dtype != DType::f32) && !blocks.whole_rows &&
                                   can_consume(product, blocks.rows, blocks.columns, device)
                             : blocks.streamed.size() == 1 && can_consume_streamed(product, many, few, device);
   if (read("consumers") > 1 && consumes) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "support/error.hpp"
+#include "tile/consumers.hpp"
 
 namespace kw::plan {
 
@@ -16,6 +17,29 @@ using tile::Kind;
 using tile::Value;
 
 constexpr int64_t kRegistersOfBlock = 65536;
+
+int64_t bytes_of(const tile::Program& program, Value value) {
+  const tile::TileType& type = program.values[value].type;
+  int64_t bytes = size_of(type.dtype);
+  for (const tile::Symbol lane : type.lanes) bytes *= tile::width_of(program, lane);
+  return bytes;
+}
+
+// What consumers and their producer hold: the boxes of all stages, a tile for each result that the engine stores, and
+// two barriers a stage (src/emit/triton/consumers.cpp).
+int64_t bytes_of_consumers(const tile::Program& program) {
+  constexpr int64_t kBarrier = 8;
+  const Instruction& loop = tile::consuming_loop(program);
+  int64_t stage = 2 * kBarrier, stores = 0;
+  for (const Instruction& one : loop.body)
+    if (one.kind == Kind::kLoad)
+      stage += bytes_of(program, one.results.front()) *
+               (tile::is_of_consumer(program, one) ? program.consumers.count : 1);
+  for (const Instruction& one : program.body)
+    if (one.kind == Kind::kStore && one.mode == tile::CopyMode::kBulk)
+      stores += bytes_of(program, one.operands.front()) * program.consumers.count;
+  return loop.stages * stage + stores;
+}
 
 // Of one iteration. Tiles that are computed before they are multiplied may stay in registers: those are not counted.
 int64_t operand_bytes(const tile::Program& program, const Instruction& loop) {
@@ -31,14 +55,9 @@ int64_t operand_bytes(const tile::Program& program, const Instruction& loop) {
   std::map<const Instruction*, int64_t> bytes;
   for (const Instruction& one : loop.body) {
     if (one.kind != Kind::kDot) continue;
-    for (const size_t side : {1, 2}) {
-      const Instruction* load = load_of(one.operands.at(side));
-      if (!load) continue;
-      const tile::TileType& type = program.values[load->results.front()].type;
-      int64_t size = size_of(type.dtype);
-      for (const tile::Symbol lane : type.lanes) size *= tile::width_of(program, lane);
-      bytes[load] = size;
-    }
+    for (const size_t side : {1, 2})
+      if (const Instruction* load = load_of(one.operands.at(side)))
+        bytes[load] = bytes_of(program, load->results.front());
   }
   int64_t total = 0;
   for (const auto& [load, size] : bytes) total += size;
@@ -58,6 +77,7 @@ int64_t operand_bytes(const tile::Program& program, const Instruction& loop) {
 }  // namespace
 
 int64_t least_shared_bytes(const tile::Program& program) {
+  if (program.consumers.count > 1) return bytes_of_consumers(program);
   int64_t own = 0, operands = 0;
   for (const tile::Buffer& buffer : program.buffers) {
     if (buffer.space != tile::Space::kShared) continue;

@@ -22,20 +22,20 @@ GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<
   const auto [place, added] = entries_.try_emplace({nodes, outputs});
   std::optional<GroupEntry>& entry = place->second;
   if (!added) return entry ? &*entry : nullptr;
-  if (outputs.empty() || (nodes.size() == 1 && facts_.kinds[nodes[0]] == NodeKind::kExtern)) {
-    entry.emplace();
-    if (!outputs.empty()) {
-      const Schedule alone{.target = std::string(target_of(device_).name()),
-                           .groups = {{.nodes = nodes, .scheduler = "extern", .parameters = {}}}};
-      entry->library_seconds = device_.launch_seconds +
-                               roofline_seconds(group_costs(facts_.graph, alone).front(), device_);
-    }
-    return &*entry;
+  std::optional<double> library_seconds;
+  if (outputs.empty()) {
+    library_seconds = 0;
+  } else if (nodes.size() == 1 && facts_.kinds[nodes[0]] == NodeKind::kExtern) {
+    const Schedule alone{.target = std::string(target_of(device_).name()),
+                         .groups = {{.nodes = nodes, .scheduler = kLibraryCall, .parameters = {}}}};
+    library_seconds = device_.launch_seconds + roofline_seconds(group_costs(facts_.graph, alone).front(), device_);
   }
-  auto lowered = plan::lower_group(facts_, nodes, outputs);
+  auto lowered = outputs.empty() ? std::nullopt : plan::lower_group(facts_, nodes, outputs);
   const plan::Scheduler* scheduler = lowered ? plan::scheduler_for(*lowered, device_) : nullptr;
-  if (!scheduler) return nullptr;
+  if (!scheduler && !library_seconds) return nullptr;
   entry.emplace();
+  entry->library_seconds = library_seconds;
+  if (!scheduler) return &*entry;
   entry->scheduler = scheduler;
   entry->text = group_text(facts_.graph, nodes, outputs);
   auto& seconds = seconds_[entry->text];
@@ -48,7 +48,6 @@ GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<
 }
 
 double Catalogue::seconds(GroupEntry& entry, const plan::Parameters& parameters) {
-  if (!entry.scheduler) return entry.library_seconds;
   const auto [place, added] = entry.seconds->try_emplace(parameters, 0.0);
   if (!added) return place->second;
   try {
@@ -58,6 +57,11 @@ double Catalogue::seconds(GroupEntry& entry, const plan::Parameters& parameters)
     place->second = std::numeric_limits<double>::infinity();  // parameters that do not go together
   }
   return place->second;
+}
+
+double Catalogue::seconds(GroupEntry& entry, const GroupSchedule& group) {
+  if (group.scheduler == kLibraryCall || !entry.scheduler) return entry.library_seconds.value_or(0.0);
+  return seconds(entry, group.parameters);
 }
 
 double Catalogue::registers(const GroupEntry& entry, const plan::Parameters& parameters) const {
@@ -75,7 +79,7 @@ double Catalogue::seconds(const Schedule& schedule) {
   double total = 0;
   for (size_t group = 0; group < schedule.groups.size(); ++group) {
     GroupEntry* entry = find(schedule.groups[group].nodes, outputs[group]);
-    if (entry) total += seconds(*entry, schedule.groups[group].parameters);
+    if (entry) total += seconds(*entry, schedule.groups[group]);
   }
   return total;
 }
@@ -141,8 +145,8 @@ std::optional<Schedule> Catalogue::complete(std::vector<std::vector<NodeId>> gro
     if (outputs[group].empty()) continue;  // every reader has its own copy
     GroupEntry* entry = find(nodes, outputs[group]);
     if (!entry) return std::nullopt;
-    GroupSchedule one{.nodes = nodes, .scheduler = "extern", .parameters = {}};
-    if (entry->scheduler) {
+    GroupSchedule one{.nodes = nodes, .scheduler = kLibraryCall, .parameters = {}};
+    if (entry->scheduler && (!entry->library_seconds || seconds(*entry, entry->defaults) <= *entry->library_seconds)) {
       one.scheduler = entry->scheduler->name;
       one.parameters = entry->defaults;
     }

@@ -18,13 +18,15 @@ namespace kw::search {
 // The group alone as a graph with renamed values: equal text for equal work.
 std::string group_text(const Graph& graph, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs);
 
+inline constexpr const char* kLibraryCall = "extern";  // its scheduler in a GroupSchedule
+
 struct GroupEntry {
   std::string text;                            // group_text(); layers that are repeated share it, and their parameters
-  const plan::Scheduler* scheduler = nullptr;  // nullptr: a library call, or a group that stores nothing
+  const plan::Scheduler* scheduler = nullptr;  // nullptr: a library call alone, or a group that stores nothing
   plan::LoweredGroup lowered;
   plan::Parameters defaults;
   std::vector<plan::ParameterRange> space;
-  double library_seconds = 0;                                   // of a library call
+  std::optional<double> library_seconds;  // of a library call, where it can be one; 0: it stores nothing
   std::shared_ptr<std::map<plan::Parameters, double>> seconds;  // by parameters, as asked for; of all groups of this
                                                                 // text
 };
@@ -38,6 +40,8 @@ class Catalogue {
 
   // Seconds that the cost model gives a group under these parameters; infinity where it cannot be lowered so.
   double seconds(GroupEntry& entry, const plan::Parameters& parameters);
+  // The same of a group as it is scheduled, which may be a library call.
+  double seconds(GroupEntry& entry, const GroupSchedule& group);
   double seconds(const Schedule& schedule);
   // Registers that a thread of its hungriest kernel asks for, by the cost model; infinity where it cannot be lowered
   // so.

@@ -218,6 +218,31 @@ Move with_parameters(Catalogue& catalogue, const Schedule& schedule, const Group
   return move;
 }
 
+// An operation that a library has, too.
+void library_moves(Catalogue& catalogue, const Schedule& schedule, std::vector<Move>& moves) {
+  std::vector<Nodes> groups;
+  for (const GroupSchedule& group : schedule.groups) groups.push_back(group.nodes);
+  const auto outputs = stored_values(catalogue.facts(), groups);
+  const double total = catalogue.seconds(schedule);
+  int made = 0;
+  for (size_t group = 0; group < schedule.groups.size() && made < kMostAttempts; ++group) {
+    const GroupSchedule& now = schedule.groups[group];
+    GroupEntry* entry = now.nodes.size() == 1 ? catalogue.find(now.nodes, outputs[group]) : nullptr;
+    if (!entry || !entry->scheduler || !entry->library_seconds) continue;
+    const bool is_call = now.scheduler == kLibraryCall;
+    GroupSchedule other{.nodes = now.nodes, .scheduler = kLibraryCall, .parameters = {}};
+    if (is_call) {
+      other.scheduler = entry->scheduler->name;
+      other.parameters = entry->defaults;
+    }
+    Move move{schedule, label(catalogue.graph(), now.nodes) + (is_call ? ": a kernel" : ": the library's"), false, 0};
+    move.seconds = total + catalogue.seconds(*entry, other) - catalogue.seconds(*entry, now);
+    move.schedule.groups[group] = std::move(other);
+    moves.push_back(std::move(move));
+    ++made;
+  }
+}
+
 }  // namespace
 
 std::string text_of(const plan::Parameters& parameters, const plan::Parameters& before) {
@@ -262,6 +287,7 @@ std::vector<Move> parameter_moves(Catalogue& catalogue, const Schedule& schedule
         moves.push_back(with_parameters(catalogue, schedule, standing, group, parameters));
       }
   }
+  library_moves(catalogue, schedule, moves);
   return moves;
 }
 

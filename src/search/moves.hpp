@@ -26,7 +26,8 @@ std::vector<plan::Parameters> combinations(const GroupEntry& entry, const plan::
 // What a change of parameters is called: "num_warps 8, r_block 256".
 std::string text_of(const plan::Parameters& parameters, const plan::Parameters& before);
 
-// One parameter of one group set to another of its values.
+// One parameter of one group set to another of its values; and an operation that is a kernel of ours as a library call,
+// or the other way round.
 std::vector<Move> parameter_moves(Catalogue& catalogue, const Schedule& schedule);
 
 // Per group, the `most` combinations of all parameters that the cost model likes best; parameters that say the same to

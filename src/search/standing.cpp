@@ -31,7 +31,7 @@ GroupStanding standing_of(Catalogue& catalogue, const Schedule& schedule) {
   for (size_t group = 0; group < schedule.groups.size(); ++group) {
     const GroupSchedule& now = schedule.groups[group];
     GroupEntry* entry = catalogue.find(now.nodes, outputs[group]);
-    standing.seconds.push_back(entry ? catalogue.seconds(*entry, now.parameters) : 0.0);
+    standing.seconds.push_back(entry ? catalogue.seconds(*entry, now) : 0.0);
     standing.total += standing.seconds.back();
     const bool ours = entry && entry->scheduler && plan::find_scheduler(now.scheduler, catalogue.device());
     standing.entries.push_back(ours ? entry : nullptr);

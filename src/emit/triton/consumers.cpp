@@ -56,6 +56,8 @@ ConsumerText::ConsumerText(const tile::Program& program, const IndexNames& names
   }
   for (const Instruction& one : program.body)
     if (one.kind == Kind::kStore && one.mode == tile::CopyMode::kBulk) bulk_stores_.push_back(&one);
+  all_run_on_ = std::all_of(dots_.begin(), dots_.end(), [&](const Instruction* dot) { return runs_on(*dot); }) &&
+                kernel::range_of(loop_.end - loop_.begin, tile::ranges_of(program)).low > 0;
   consumer_ = unique("consumer");
   step_ = unique("step");
   stage_ = unique("stage");
@@ -120,6 +122,13 @@ std::string ConsumerText::number_of_iteration() const {
   std::string number = program_.symbols[loop_.symbol].name;
   if (!(loop_.begin == tile::Index(0))) number = fmt::format("({} - {})", number, names_.spelled(loop_.begin, {}));
   return loop_.step == 1 ? number : fmt::format("{} // {}", number, loop_.step);
+}
+
+std::string ConsumerText::last_stage() const {
+  if (program_.consumers.programs > 0) return fmt::format("({} - 1) % {}", step_, loop_.stages);
+  const tile::Index iterations =
+      kernel::ceil_divide(loop_.end - loop_.begin, loop_.step, tile::ranges_of(program_));
+  return fmt::format("({} - 1) % {}", names_.spelled(iterations, {}), loop_.stages);
 }
 
 std::vector<std::string> ConsumerText::definition() const {
@@ -195,6 +204,11 @@ bool ConsumerText::moves(const Instruction& user, tile::Value operand) const {
 
 std::vector<std::string> ConsumerText::behind_loop() const {
   std::vector<std::string> lines;
+  if (all_run_on_) {
+    for (size_t place = 0; place < loop_.results.size(); ++place)
+      if (is_sum(loop_.yields[place])) lines.push_back(wait(loop_.results[place], 0));
+    lines.push_back(arrival(last_stage()));
+  }
   for (size_t place = 0; place < loop_.results.size(); ++place) {
     const std::string& name = program_.values[loop_.results[place]].name;
     if (left_in_registers_[loop_.arguments[place]])
@@ -232,6 +246,31 @@ bool ConsumerText::is_added_to(const Instruction& dot) const {
   return used == 1 && std::any_of(dots_.begin(), dots_.end(), adds);
 }
 
+bool ConsumerText::runs_on(const Instruction& dot) const {
+  const auto uses_of = [&](tile::Value value) {
+    long uses = std::count(loop_.yields.begin(), loop_.yields.end(), value);
+    for (const Instruction& one : loop_.body) uses += std::count(one.operands.begin(), one.operands.end(), value);
+    return uses;
+  };
+  const auto yielded = std::find(loop_.yields.begin(), loop_.yields.end(), dot.results[0]);
+  if (yielded == loop_.yields.end()) return false;
+  const tile::Value carried = loop_.arguments[static_cast<size_t>(yielded - loop_.yields.begin())];
+  return dot.operands[0] == carried && uses_of(carried) == 1 && uses_of(dot.results[0]) == 1;
+}
+
+bool ConsumerText::is_sum(tile::Value value) const {
+  return std::any_of(dots_.begin(), dots_.end(), [&](const Instruction* dot) { return dot->results[0] == value; });
+}
+
+std::string ConsumerText::arrival(const std::string& stage, const std::string& condition) const {
+  const std::string only = condition.empty() ? "" : ", pred=" + condition;
+  return fmt::format("hopper.mbarrier.arrive({}.index({}), count=1{})", free_, stage, only);
+}
+
+std::string ConsumerText::wait(tile::Value sum, size_t left_under_way) const {
+  return fmt::format("{0} = hopper.warpgroup_mma_wait({1}, deps=[{0}])", program_.values[sum].name, left_under_way);
+}
+
 void ConsumerText::starts(const Instruction& dot) {
   if (!is_added_to(dot)) under_way_.push_back(&dot);
 }
@@ -241,12 +280,19 @@ std::vector<std::string> ConsumerText::waits_before(const Instruction* user) {
     return !user || std::count(user->operands.begin(), user->operands.end(), dot->results[0]) > 0;
   };
   if (std::none_of(under_way_.begin(), under_way_.end(), wants)) return {};
+  if (all_run_on_) {
+    under_way_.clear();
+    std::vector<std::string> lines;
+    for (const Instruction* dot : dots_) lines.push_back(wait(dot->results[0], dots_.size()));
+    const std::string before = fmt::format("({} + {}) % {}", stage_, loop_.stages - 1, loop_.stages);
+    lines.push_back(arrival(before, fmt::format("{} > {}", program_.symbols[loop_.symbol].name,
+                                                names_.spelled(loop_.begin, {}))));
+    return lines;
+  }
   std::vector<std::string> lines;
   for (const Instruction* dot : under_way_) {
-    lines.push_back(
-        fmt::format("{0} = hopper.warpgroup_mma_wait(0, deps=[{0}])", program_.values[dot->results[0]].name));
-    if (dot == dots_.back())
-      lines.push_back(fmt::format("hopper.mbarrier.arrive({}.index({}), count=1)", free_, stage_));
+    lines.push_back(wait(dot->results[0], 0));
+    if (dot == dots_.back()) lines.push_back(arrival(stage_));
   }
   under_way_.clear();
   return lines;

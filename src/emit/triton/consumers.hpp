@@ -49,7 +49,8 @@ class ConsumerText {
   std::vector<std::string> stores(const tile::Instruction& store, const std::string& tile) const;
   std::vector<std::string> end() const;
   // Products run by themselves from their instruction on. Before one that wants their sums (null: at the end of the
-  // body) all of them are waited for; behind the loop's last, the producer may copy again.
+  // body) all of them are waited for; behind the loop's last, the producer may copy again. Products whose sums only
+  // the next iteration's add to are waited for one iteration later: tensor cores never stand still between two.
   void starts(const tile::Instruction& dot);
   std::vector<std::string> waits_before(const tile::Instruction* user);
 
@@ -61,9 +62,15 @@ class ConsumerText {
   std::vector<std::string> buffers() const;
   std::vector<std::string> results() const;
   std::string number_of_iteration() const;
+  std::string last_stage() const;  // behind the loop
   std::string along_blocks() const;  // "row_block = row_block_pair * 2 + consumer"
   // Is this product added to by another one alone, so that nobody waits for it?
   bool is_added_to(const tile::Instruction& dot) const;
+  // Is it added to by the next iteration's alone?
+  bool runs_on(const tile::Instruction& dot) const;
+  std::string arrival(const std::string& stage, const std::string& condition = "") const;  // the producer may copy there
+  std::string wait(tile::Value sum, size_t left_under_way) const;
+  bool is_sum(tile::Value value) const;  // a product's
 
   const tile::Program& program_;
   const IndexNames& names_;
@@ -71,6 +78,7 @@ class ConsumerText {
   const tile::Instruction& loop_;
   std::vector<const tile::Instruction*> loads_, dots_, bulk_stores_;
   std::vector<const tile::Instruction*> under_way_;  // products that nobody has waited for
+  bool all_run_on_ = false;                          // all products, in a loop that has an iteration
   const std::vector<bool> left_in_registers_;        // [value]
   std::string consumer_, step_, stage_, turn_, ready_, free_, layout_, left_layout_;
 };
