@@ -182,6 +182,7 @@ class Simulator:
             NVMMADistributedLayout=lambda **options: None,
             DotOperandLayout=lambda *place: None,
             SliceLayout=lambda *place: None,
+            BlockedLayout=lambda *shape: None,
             convert_layout=lambda values, layout: values,
             static_range=range,
             allocate_shared_memory=self._allocate,

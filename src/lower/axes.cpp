@@ -37,6 +37,8 @@ class Mapper {
     mapped_.scheme = schedule_.scheme;
     mapped_.narrow_products = schedule_.narrow_products;
     mapped_.bulk = schedule_.bulk;
+    if (schedule_.consumers.count > 1)
+      program().consumers = {-1, schedule_.consumers.count, schedule_.consumers.programs};
     mapped_.bulk_stores = schedule_.bulk_stores;
     mapped_.serpentine = schedule_.serpentine;
     mapped_.loads_first = schedule_.loads_first;
@@ -135,7 +137,7 @@ class Mapper {
                                 tile::Index(consumers);
       axis.outer = add(lane ? info.name + "_block" : info.name, SymbolKind::kGrid, tile::grid_range(count, ranges),
                        count);
-      if (consumers > 1) program().consumers = {axis.outer, consumers, schedule_.consumers.programs};
+      if (consumers > 1) program().consumers.along = axis.outer;
       program().grid.push_back(axis.outer);
       axis.index = kernel::symbol_index(axis.outer) * tile::Index(schedule.width);
     } else if (schedule.mapping == Mapping::kLoop && merged_with(symbol).size() > 1) {

@@ -254,6 +254,8 @@ class ScheduleReader {
       else refuse(fmt::format("consumers has no parameter '{}'", key), "It has along, count and programs.");
     }
     if (schedule_.consumers.count == 1) refuse("consumers needs a count");
+    if (schedule_.consumers.along.empty() && schedule_.consumers.programs == 0)
+      refuse("consumers without 'along' take blocks in turn, and need 'programs': how many are started");
   }
 
   void read_steps_inside(const Json& json) {
@@ -337,7 +339,7 @@ class ScheduleReader {
         refuse(fmt::format("order names '{}', which is not in the grid", name));
     }
     const std::string& along = schedule_.consumers.along;
-    if (schedule_.consumers.count != 1 && (!find(along) || find(along)->mapping != Mapping::kGrid))
+    if (!along.empty() && (!find(along) || find(along)->mapping != Mapping::kGrid))
       refuse(fmt::format("consumers names '{}', which is not in the grid", along));
   }
 
@@ -483,8 +485,8 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
   if (!schedule.order.grouped.empty())
     json["order"] = {
         {"grouped", schedule.order.grouped}, {"along", schedule.order.along}, {"count", schedule.order.count}};
-  if (schedule.consumers.count != 1)
-    json["consumers"] = {{"along", schedule.consumers.along}, {"count", schedule.consumers.count}};
+  if (!schedule.consumers.along.empty()) json["consumers"]["along"] = schedule.consumers.along;
+  if (schedule.consumers.count != 1) json["consumers"]["count"] = schedule.consumers.count;
   if (schedule.consumers.programs > 0) json["consumers"]["programs"] = schedule.consumers.programs;
   for (const auto& [scheme, name] : kSchemeNames)
     if (scheme == schedule.scheme && scheme != Scheme::kIeee) json["scheme"] = name;

@@ -46,9 +46,11 @@
 // with so few, that functions may be a few places of their last digit off. With `consumers`, {"along": "m", "count":
 // 2}, so many blocks that are neighbours along that axis run as one, and a warp of its own copies what they multiply
 // (src/tile/consumers.hpp); with `programs` among them, so many programs are started, each of which does one pair after
-// another. `cache_hints` has loads say what other blocks, or a later walk, will read again (src/lower/cache_hints.hpp).
-// With `narrow_products` tiles are multiplied as such also where a side has fewer than the 16 points that tensor cores
-// want. With `serpentine` a walk that reads what the one before it read goes the other way (src/lower/serpentine.hpp).
+// another; without `along` a program's consumers take its blocks in turn, so that one stores while the other
+// multiplies. `cache_hints` has loads say what other blocks, or a later walk, will read again
+// (src/lower/cache_hints.hpp). With `narrow_products` tiles are multiplied as such also where a side has fewer than the
+// 16 points that tensor cores want. With `serpentine` a walk that reads what the one before it read goes the other way
+// (src/lower/serpentine.hpp).
 #pragma once
 
 #include <cstdint>
@@ -92,7 +94,7 @@ struct OrderSchedule {
 };
 
 struct ConsumersSchedule {
-  std::string along = {};  // an axis that blocks share out; empty: none
+  std::string along = {};  // an axis that blocks share out; empty: they take blocks in turn
   int64_t count = 1;
   int64_t programs = 0;
   bool operator==(const ConsumersSchedule&) const = default;

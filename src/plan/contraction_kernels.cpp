@@ -386,7 +386,7 @@ class Contraction : ProductKernels {
     }
     if (!folds_rows()) schedule.order = {.grouped = "row", .along = "column", .count = blocks_.neighbours};
     schedule.scheme = halves ? lower::Scheme::kFp16x3 : lower::Scheme::kIeee;
-    schedule.bulk = !again && blocks_.bulk && (halves || product_.left.dtype != DType::f32);
+    schedule.bulk = !again && blocks_.bulk && (halves || size_of(product_.left.dtype) == 2);
     schedule.bulk_stores = !again && blocks_.bulk_stores;
     if (!again && blocks_.consumers > 1) schedule.consumers = {"row", blocks_.consumers, blocks_.programs};
     schedule.skip_masked = again;

@@ -175,6 +175,7 @@ class ConvolutionKernels : ConvolutionStatistics {
   // The place along each dimension, of the number of one, or of a window and a point of it.
   std::vector<Index> along_dims(const KernelDraft& draft, const Index& number, const Index& copy) const {
     std::vector<int64_t> lengths = places();
+    if (counts_positions_) lengths = padded();
     if (one_.window() > 1) {
       const std::vector<int64_t> windows = each([](const ConvolutionDim& dim) { return dim.window; });
       for (size_t dim = 0; dim < dims(); ++dim) lengths[dim] /= windows[dim];
@@ -193,7 +194,9 @@ class ConvolutionKernels : ConvolutionStatistics {
   }
 
   void declare_lanes(ScheduledDraft& draft, Axes& axes, const lower::AxisSchedule& how) const {
-    const int64_t all = counted_places();
+    // Whole blocks of positions: there is memory to read for all of them.
+    const int64_t all = counts_positions_ ? ceil_divide(counted_positions(one_), blocks_.positions) * blocks_.positions
+                                          : counted_places();
     const auto find = [&](const Index& number, Index& sample, Index& place) {
       if (is_of_one_sample()) {
         sample = axes.sample;
@@ -257,6 +260,7 @@ class ConvolutionKernels : ConvolutionStatistics {
                                                          : "_in_tf32"),
                          again ? "The same from the operands themselves, where halves do not hold a sample or a filter."
                                : group_.kernel.doc);
+    counts_positions_ = !again && blocks_.consumers > 1;
     const Axes axes = declare(draft, again);
     kernel::Builder& build = draft.build;
     const std::vector<Index> place = along_dims(draft, axes.place, axes.copy);
@@ -269,6 +273,10 @@ class ConvolutionKernels : ConvolutionStatistics {
       for (ExprId* operand : {&left, &right}) *operand = build.op(ScalarOp::kRoundTf32, {*operand});
     ExprId sum = build.dot(left, right, axes.summed,
                            again && !halves_ ? kernel::Precision::kTf32 : kernel::Precision::kFull);
+    if (counts_positions_) {
+      draft.schedule.bulk = true;
+      draft.schedule.consumers = {"", blocks_.consumers, blocks_.programs};
+    }
     if (scaled_ && !again) {
       const ExprId of_image = sample_number(draft, "image_scale", DType::f32, image_scale_, axes.sample),
                    of_filter = filter_number(draft, "filter_scale", DType::f32, filter_scale_, axes);
@@ -301,7 +309,7 @@ class ConvolutionKernels : ConvolutionStatistics {
       position = position * Index(dim.output) +
                  kernel::modulo(output + Index(dim.crop > 0 ? dim.output : 0), dim.output, ranges);
     }
-    if (one_.phases() == 1 && blocks_.rows == 1) position = stored = axes.place;
+    if (one_.phases() == 1 && blocks_.rows == 1 && !counts_positions_) position = stored = axes.place;
     const ExprId result = build.cast(one_.image.dtype, sum);
     if (axes.window >= 0) {
       std::vector<Index> at = {axes.sample, row};
@@ -414,7 +422,7 @@ class ConvolutionKernels : ConvolutionStatistics {
   }
 
   ExprId arranged_filter(KernelDraft& draft, const Axes& axes) const {
-    return load_halves(draft, one_.weight.name, filters_shape(), filters_, filters_rest_,
+    return load_halves(draft, one_.weight.name, filters_shape(), {}, filters_, filters_rest_,
                        {axes.phase, axes.group, axes.row, axes.depth}, kernel::kNoExpr);
   }
 
@@ -425,9 +433,19 @@ class ConvolutionKernels : ConvolutionStatistics {
       position = position * Index(dim.padded()) + place[at] * Index(dim.stride) + axes.tap[at] * Index(dim.dilation);
     }
     const Index channels = one_.groups * kept_;
-    return load_halves(draft, one_.image.name, image_halves_shape(), image_, image_rest_,
+    if (counts_positions_) return image_positions(draft, axes);
+    return load_halves(draft, one_.image.name, image_halves_shape(), {}, image_, image_rest_,
                        {axes.sample, position * channels + axes.group * Index(kept_) + axes.channel},
                        scaled_ ? kernel::kNoExpr : taps_exist(draft, axes));
+  }
+
+  ExprId image_positions(KernelDraft& draft, const Axes& axes) const {
+    Index reach = 0;
+    for (size_t at = 0; at < dims(); ++at)
+      reach = reach * Index(one_.dims[at].padded()) + axes.tap[at] * Index(one_.dims[at].dilation);
+    const Shape shape = image_positions_shape();
+    return load_halves(draft, one_.image.name, shape, {image_halves_shape()[1], shape[2], 1}, image_, image_rest_,
+                       {axes.sample, axes.place + reach, axes.group * Index(kept_) + axes.channel}, kernel::kNoExpr);
   }
 
   // Does the filter have the tap? Beside one that it has not, the image is zero as well: zero times infinity is NaN.
@@ -492,9 +510,29 @@ class ConvolutionKernels : ConvolutionStatistics {
     }
     return build.op(ScalarOp::kLogicalOr, {spoilt, is_set(of_filters)});
   }
+
+  bool counts_positions_ = false;  // the kernel that is being made: can_count_positions()
 };
 
 }  // namespace
+
+bool can_count_positions(const LoweredGroup& group, const ConvolutionBlocks& blocks) {
+  constexpr int64_t kRowsOfProduct = 64, kMostDepth = 64;
+  const Convolution& one = *group.convolution;
+  const int64_t kept = kept_channels(one);
+  const bool dense = std::all_of(one.dims.begin(), one.dims.end(),
+                                 [](const ConvolutionDim& dim) { return dim.stride == 1; });
+  // Two samples are no neighbours in memory, and what is folded has lanes of its own.
+  return dense && one.phases() == 1 && one.window() == 1 && !one.is_direct() && !one.folds_filters &&
+         !group.statistics && blocks.filters % kRowsOfProduct == 0 && blocks.depth <= kMostDepth && kept >= kTapDepth &&
+         kept % blocks.depth == 0 && one.places() >= kManyBlocksOfOne * blocks.positions;
+}
+
+int64_t counted_positions(const Convolution& convolution) {
+  int64_t count = convolution.dims.front().places;
+  for (size_t dim = 1; dim < convolution.dims.size(); ++dim) count *= convolution.dims[dim].padded();
+  return count;
+}
 
 int64_t rows_of_thread(const LoweredGroup& group, int64_t wished) {
   const Convolution& one = *group.convolution;

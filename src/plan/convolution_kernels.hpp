@@ -5,7 +5,8 @@
 
 namespace kw::plan {
 
-constexpr int64_t kWarp = 32;  // threads
+constexpr int64_t kWarp = 32;             // threads
+constexpr int64_t kManyBlocksOfOne = 16;  // of a sample, so that its last may be less than full
 
 struct ConvolutionBlocks {
   // Rows (filters, with the phases that stand among them) and positions of one block, and the depth of one step of its
@@ -15,7 +16,15 @@ struct ConvolutionBlocks {
   int warps = 8;
   bool halves = false;  // single precision by three products of halves, else by one
   int64_t rows = 1;     // depthwise: neighbouring rows of the result that a thread has, from what it loads once
+  // Blocks are taken in turn by this many consumers (src/tile/consumers.hpp) of `programs` programs; 1: none.
+  int64_t consumers = 1, programs = 0;
 };
+
+// Can a block's places be counted along the image as it is laid out, zeros around it included? The window of a tap is
+// then a box of neighbours in memory, which the bulk copy engine loads; of places between two rows nothing is stored.
+bool can_count_positions(const LoweredGroup& group, const ConvolutionBlocks& blocks);
+// So many places of a sample, with those between rows.
+int64_t counted_positions(const Convolution& convolution);
 
 // Of a depthwise convolution: how many rows a thread may have, at most as many as are wished for. One where there is no
 // dimension of rows; where a block makes parts of statistics, a divisor of their number.

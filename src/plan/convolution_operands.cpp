@@ -117,8 +117,13 @@ void ConvolutionOperands::find_scales() {
 void ConvolutionOperands::arrange_image() {
   const Shape shape = image_halves_shape();
   const int64_t length = product(padded()), all_channels = one_.groups * kept_;
-  image_ = scratch(one_.image.name + "_halves", narrow_, shape, contiguous_strides(shape));
-  if (halves_) image_rest_ = scratch(one_.image.name + "_rest", narrow_, shape, contiguous_strides(shape));
+  Shape memory = shape;
+  if (blocks_.consumers > 1) {
+    const Shape read = image_positions_shape();
+    memory = {(one_.samples - 1) * shape[1] + read[1] * read[2]};
+  }
+  image_ = scratch(one_.image.name + "_halves", narrow_, memory, contiguous_strides(memory));
+  if (halves_) image_rest_ = scratch(one_.image.name + "_rest", narrow_, memory, contiguous_strides(memory));
   const int64_t channels = next_power_of_two(all_channels), channel_width = std::min<int64_t>(channels, 64),
                 positions = std::clamp<int64_t>(4096 / channel_width, 64, 256),
                 width = std::min(positions, next_power_of_two(length));
@@ -182,12 +187,13 @@ void ConvolutionOperands::store_halves(KernelDraft& draft, const std::string& na
     store("_rest", rest, build.cast(narrow_, build.op(ScalarOp::kSub, {value, build.cast(DType::f32, half)})));
 }
 
-ExprId ConvolutionOperands::load_halves(KernelDraft& draft, const std::string& name, const Shape& shape, int first,
-                                        int rest, const std::vector<Index>& places, ExprId mask) const {
+ExprId ConvolutionOperands::load_halves(KernelDraft& draft, const std::string& name, const Shape& shape,
+                                        const Shape& strides, int first, int rest, const std::vector<Index>& places,
+                                        ExprId mask) const {
   kernel::Builder& build = draft.build;
   const auto load = [&](const std::string& part, int scratch) {
-    return draft.load(draft.buffer(name + part, narrow_, shape, {}, kernel::BufferRole::kInput, -1 - scratch), places,
-                      0.0, mask);
+    return draft.load(draft.buffer(name + part, narrow_, shape, strides, kernel::BufferRole::kInput, -1 - scratch),
+                      places, 0.0, mask);
   };
   const ExprId half = load("_halves", first);
   if (!halves_) return half;

@@ -109,6 +109,17 @@ class ConvolutionOperands : public ProductKernels {
 
   // [sample, padded positions and channels of all groups], and [outer phase, group, row, taps and channels].
   Shape image_halves_shape() const { return {one_.samples, product(padded()) * one_.groups * kept_}; }
+  // As [sample, position, channel] with as many positions as blocks that count them read from: those past a sample's
+  // end are the next one's, or memory behind the last that nobody fills.
+  Shape image_positions_shape() const {
+    const int64_t read = ceil_divide(counted_positions(one_), blocks_.positions) * blocks_.positions;
+    return {one_.samples, std::max(product(padded()), read + reach_of_taps()), one_.groups * kept_};
+  }
+  int64_t reach_of_taps() const {  // from a window's first position to its last, in positions
+    int64_t reach = 0;
+    for (const ConvolutionDim& dim : one_.dims) reach = reach * dim.padded() + dim.dilation * (dim.taps - 1);
+    return reach;
+  }
   Shape filters_shape() const { return {product(outer_phases()), one_.groups, rows(), one_.taps() * kept_}; }
   int64_t rows() const { return one_.filters * rows_of_filter_; }  // of a group
 
@@ -129,8 +140,8 @@ class ConvolutionOperands : public ProductKernels {
   void store_halves(KernelDraft& draft, const std::string& name, const Shape& shape, int first, int rest,
                     const std::vector<Index>& places, ExprId value, ExprId mask) const;
 
-  ExprId load_halves(KernelDraft& draft, const std::string& name, const Shape& shape, int first, int rest,
-                     const std::vector<Index>& places, ExprId mask) const;
+  ExprId load_halves(KernelDraft& draft, const std::string& name, const Shape& shape, const Shape& strides, int first,
+                     int rest, const std::vector<Index>& places, ExprId mask) const;
 
   // Is some scaled number too large for a half, or so small that it loses digits, with nothing larger nearby?
   ExprId has_no_halves(kernel::Builder& build, ExprId scaled, const std::vector<Symbol>& along) const;

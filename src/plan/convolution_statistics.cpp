@@ -13,8 +13,7 @@ using kernel::ScalarOp;
 
 namespace {
 
-constexpr int64_t kManyBlocksOfOne = 16;  // of a sample, so that its last may be less than full
-constexpr int64_t kWidest = 8192;         // parts that a program has in registers
+constexpr int64_t kWidest = 8192;  // parts that a program has in registers
 
 // The sum of ones and zeros along lanes, of which they need not depend on all: where all places of a phase count.
 ExprId count_of(kernel::Builder& build, ExprId counted, const std::vector<kernel::Symbol>& lanes) {

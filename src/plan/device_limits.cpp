@@ -26,7 +26,8 @@ int64_t bytes_of(const tile::Program& program, Value value) {
 }
 
 // What consumers and their producer hold: the boxes of all stages, a tile for each result that the engine stores, and
-// two barriers a stage (src/emit/triton/consumers.cpp).
+// two barriers a stage (src/emit/triton/consumers.cpp). Where they take blocks in turn, a tile of sums besides, in
+// which both move theirs to where they are stored from.
 int64_t bytes_of_consumers(const tile::Program& program) {
   constexpr int64_t kBarrier = 8;
   const Instruction& loop = tile::consuming_loop(program);
@@ -38,7 +39,9 @@ int64_t bytes_of_consumers(const tile::Program& program) {
   for (const Instruction& one : program.body)
     if (one.kind == Kind::kStore && one.mode == tile::CopyMode::kBulk)
       stores += bytes_of(program, one.operands.front()) * program.consumers.count;
-  return loop.stages * stage + stores;
+  const bool in_turn = program.consumers.along < 0;
+  const int64_t sums = in_turn ? bytes_of(program, loop.results.front()) : 0;
+  return loop.stages * stage + stores + sums;
 }
 
 // Of one iteration. Tiles that are computed before they are multiplied may stay in registers: those are not counted.

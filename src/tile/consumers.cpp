@@ -123,8 +123,9 @@ void check_loop(const Program& program, const Instruction& loop) {
 
 void check_consumers(const Program& program) {
   const Consumers& consumers = program.consumers;
-  const auto blocks = kernel::as_constant(program.symbols[consumers.along].count);
-  if (!blocks || *blocks % consumers.count != 0)
+  const bool in_turn = consumers.along < 0;
+  const auto blocks = in_turn ? std::nullopt : kernel::as_constant(program.symbols[consumers.along].count);
+  if (!in_turn && (!blocks || *blocks % consumers.count != 0))
     throw BrokenRule{fmt::format("{} consumers do not divide the blocks along '{}'", consumers.count,
                                  program.symbols[consumers.along].name)};
   if (consumers.count != kConsumers) throw BrokenRule{fmt::format("consumers are {}", kConsumers)};
@@ -142,6 +143,8 @@ void check_consumers(const Program& program) {
       throw BrokenRule{"outside of their loop consumers compute, load and store"};
   }
   if (!loop) throw BrokenRule{"consumers have one loop"};
+  if (in_turn && !kernel::as_constant(loop->end - loop->begin))
+    throw BrokenRule{"consumers that take blocks in turn have loops of one length"};
   check_loop(program, *loop);
 }
 
@@ -171,6 +174,7 @@ std::vector<bool> left_in_registers(const Program& program) {
 }
 
 bool is_of_consumer(const Program& program, const Instruction& load) {
+  if (program.consumers.along < 0) return false;
   return std::any_of(load.access.coordinates.begin(), load.access.coordinates.end(), [&](const Coordinate& coordinate) {
     return kernel::uses(coordinate.index, program.consumers.along);
   });

@@ -222,7 +222,7 @@ struct GridOrder {
 // of its own, the consumers, and what their loops load by the bulk copy engine is copied by one warp more, the
 // producer, once for those that read the same. It means what the blocks mean by themselves (consumers.hpp).
 struct Consumers {
-  Symbol along = -1;
+  Symbol along = -1;     // of blocks that are neighbours; −1: each takes other blocks of the program, in turn
   int64_t count = 1;     // 1: none
   int64_t programs = 0;  // that are started, each of which does one such group of blocks after another; 0: one for each
 };

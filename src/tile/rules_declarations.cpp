@@ -115,8 +115,10 @@ void check_grid(const Program& program) {
     if (program.symbols[symbol].kind == SymbolKind::kGrid && listed[symbol] == 0)
       throw BrokenRule{fmt::format("the grid does not list '{}'", program.symbols[symbol].name)};
   const auto in_grid = [&](Symbol symbol) { return std::count(program.grid.begin(), program.grid.end(), symbol) > 0; };
-  if (program.consumers.count != 1 && !in_grid(program.consumers.along))
+  if (program.consumers.along >= 0 && !in_grid(program.consumers.along))
     throw BrokenRule{"the consumers need a dimension of the grid"};
+  if (program.consumers.count != 1 && program.consumers.along < 0 && program.consumers.programs == 0)
+    throw BrokenRule{"consumers that take blocks in turn need a number of programs"};
   const GridOrder& order = program.order;
   if (order.count < 1) throw BrokenRule{"the order of blocks groups fewer than one"};
   if (order.grouped < 0 && order.along < 0) return;

@@ -215,8 +215,12 @@ class ProgramParser {
 
   void parse_consumers() {
     program_.consumers.count = whole_number(1, 16);
-    reader_.expect("along");
-    program_.consumers.along = used_symbol(SymbolKind::kGrid, "dimension of the grid");
+    if (reader_.accept("in")) {
+      reader_.expect("turn");
+    } else {
+      reader_.expect("along");
+      program_.consumers.along = used_symbol(SymbolKind::kGrid, "dimension of the grid");
+    }
     if (reader_.accept("programs")) program_.consumers.programs = whole_number(1, 1 << 30);
   }
 

@@ -187,7 +187,8 @@ class ProgramPrinter {
                           symbol_name(program_.order.along));
     if (program_.consumers.count != 1)
       out_ += fmt::format(
-          "  consumers {} along {}{}\n", program_.consumers.count, symbol_name(program_.consumers.along),
+          "  consumers {} {}{}\n", program_.consumers.count,
+          program_.consumers.along < 0 ? "in turn" : "along " + symbol_name(program_.consumers.along),
           program_.consumers.programs > 0 ? fmt::format(" programs {}", program_.consumers.programs) : "");
   }
 

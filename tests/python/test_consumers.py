@@ -151,6 +151,12 @@ def streamed(n: int = 32, stages: int = 2, programs: int = 0) -> str:
     )
 
 
+def in_turn(
+    programs: int, m: int = 64, n: int = 32, k: int = 32, stages: int = 2, halves: bool = False, more: str = ""
+) -> str:
+    return schedule(m, n, k, stages, more, halves, programs).replace('"along":"m",', "")
+
+
 ORDER = '"order":{"grouped":"m","along":"n","count":2},'
 BULK_STORES = '"bulk_stores":true,'
 CASES = {
@@ -174,6 +180,15 @@ CASES = {
     "batches stored by the engine": Case(
         136, 48, 72, '{"b":{"grid":1},' + schedule(halves=False, more=BULK_STORES, programs=3)[1:], batches=True
     ),
+    "batches, one stage": Case(136, 48, 96, '{"b":{"grid":1},' + schedule(halves=False, stages=1)[1:], batches=True),
+    "batches, many steps": Case(
+        136, 48, 416, '{"b":{"grid":1},' + schedule(halves=False, stages=3, programs=2)[1:], batches=True
+    ),
+    "in turn": Case(200, 104, 160, '{"b":{"grid":1},' + in_turn(4, stages=3)[1:], batches=True),
+    "in turn, one block for some": Case(128, 96, 64, '{"b":{"grid":1},' + in_turn(5)[1:], batches=True),
+    "in turn, one program": Case(136, 40, 224, '{"b":{"grid":1},' + in_turn(1, stages=4)[1:], batches=True),
+    "in turn, halves": Case(200, 88, 104, in_turn(3, halves=True, more=ORDER)),
+    "in turn, stored by the engine": Case(200, 88, 104, in_turn(3, halves=True, more=BULK_STORES)),
     "split where it is read": Case(256, 32, 320, streamed(), streamed=True),
     "split, ragged": Case(200, 72, 256, streamed(stages=3), streamed=True),
     "split, several pairs for each program": Case(520, 128, 192, streamed(128, programs=2), streamed=True),
@@ -252,6 +267,31 @@ def test_the_simulator_sees_a_missing_wait(
 
 
 @pytest.mark.parametrize(
+    ("case_name", "place", "wrong"),
+    [
+        # Of products that run on while the next iteration's begin.
+        ("batches, many steps", "product = hopper.warpgroup_mma_wait(1, deps=[product])", "pass"),
+        ("batches, many steps", "free.index((stage + 2) % 3)", "free.index(stage)"),
+        ("batches, many steps", ", pred=k_start > 0", ""),
+        ("batches, many steps", "hopper.mbarrier.arrive(free.index((step - 1) % 3), count=1)", "pass"),
+        # Of blocks that consumers take in turn.
+        ("in turn", "hopper.mbarrier.arrive(done.index(consumer), count=1)", "pass"),
+        ("in turn", "step += 5", "pass"),
+        ("in turn", "number_of_block += 2", "number_of_block += 1"),
+        (
+            "in turn",
+            "hopper.mbarrier.init(free.index(stage), count=1)",
+            "hopper.mbarrier.init(free.index(stage), count=2)",
+        ),
+    ],
+)
+def test_the_simulator_sees_what_products_must_wait_for(
+    tmp_path: Path, monkeypatch: Any, case_name: str, place: str, wrong: str
+) -> None:
+    assert is_wrong_with(tmp_path, monkeypatch, CASES[case_name], place, wrong)
+
+
+@pytest.mark.parametrize(
     ("place", "wrong"),
     [
         ("        hopper.tma.store_wait(0)\n        y_tiles", "        y_tiles"),
@@ -289,6 +329,7 @@ def test_triton_compiles_them_for_a_hopper_gpu(tmp_path: Path, name: str) -> Non
         (schedule().replace('"count":2', '"count":3'), "'count' of consumers is 3"),
         (schedule().replace('"along":"m"', '"along":"k"'), "consumers names 'k', which is not in the grid"),
         (schedule().replace('"along":"m",', '"alone":"m",'), "consumers has no parameter 'alone'"),
+        (schedule().replace('"along":"m",', ""), "consumers without 'along' take blocks in turn, and need 'programs'"),
     ],
 )
 def test_what_consumers_cannot_do_is_refused(tmp_path: Path, text: str, why: str) -> None:

@@ -191,3 +191,52 @@ def test_blocks_that_are_computed_again_do_not_spill(tmp_path: Path) -> None:
 def test_what_the_contraction_scheduler_does_not_take_is_named() -> None:
     with pytest.raises(errors.Error, match="block_m"):
         with_contraction(Wrapped(torch.mm), CASES[0].arguments(), {"block_m": 24})
+
+
+PAIRS = {"block_m": 64, "block_n": 256, "block_k": 64, "stages": 3, "num_warps": 4, "consumers": 2, "bulk_stores": 1}
+
+
+def of_16_bits(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
+    return [torch.empty(shape, dtype=torch.bfloat16) for shape in shapes]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "by_consumers"),
+    [
+        (torch.mm, of_16_bits((512, 256), (256, 512)), True),
+        (lambda a, b: torch.mm(a, b.mT), of_16_bits((512, 256), (512, 256)), True),
+        (lambda a, b: torch.mm(a.mT, b), of_16_bits((256, 512), (256, 512)), False),  # no order of axes makes boxes
+        (torch.bmm, of_16_bits((3, 512, 256), (3, 256, 512)), True),
+        (lambda a, b: torch.matmul(a, b.expand(3, 256, 512)), of_16_bits((3, 512, 256), (256, 512)), True),
+        (torch.mm, of_16_bits((500, 264), (264, 504)), True),
+        (torch.mm, of_16_bits((500, 258), (258, 504)), False),  # rows that do not begin at multiples of 16 bytes
+        (lambda a, b: torch.mm(a[:, 1:], b[1:]), of_16_bits((512, 264), (264, 512)), False),
+        (lambda a, b: torch.relu(torch.mm(a, b)).float(), of_16_bits((512, 256), (256, 512)), True),
+    ],
+    ids=["mm", "linear", "left_transposed", "bmm", "shared", "ragged", "odd_rows", "offset", "wider_result"],
+)
+def test_products_of_16_bits_by_pairs_of_blocks(
+    function: Any, arguments: list[torch.Tensor], by_consumers: bool, tmp_path: Path
+) -> None:
+    emitted = with_contraction(Wrapped(function), arguments, PAIRS)
+    assert ("warp_specialize" in emitted["source"]) == by_consumers
+    pytest.importorskip("triton")
+    for kernel in machine_code(emitted, tmp_path).values():
+        assert "wgmma" in kernel.asm["ptx"]
+
+
+def test_large_products_of_16_bits_are_pairs_by_default(tmp_path: Path) -> None:
+    arguments = of_16_bits((4096, 1024), (6144, 1024), (6144,))
+    emitted = compile_for_gpu(
+        Wrapped(lambda x, w, b: torch.nn.functional.gelu(torch.nn.functional.linear(x, w, b))), *arguments
+    )
+    (group,) = emitted["schedule"]["groups"]
+    assert group["parameters"]["consumers"] == 2 and group["parameters"]["bulk_stores"] == 1
+    assert "warpgroup_mma_wait(1" in emitted["source"]
+    pytest.importorskip("triton")
+    assert len(machine_code(emitted, tmp_path)) == 1
+
+
+def test_more_shared_memory_than_there_is_is_refused_before_it_is_compiled() -> None:
+    with pytest.raises(errors.Error, match="bytes of shared memory at least"):
+        with_contraction(Wrapped(torch.mm), of_16_bits((4096, 4096), (4096, 4096)), PAIRS | {"stages": 4})

@@ -110,14 +110,35 @@ TEST(Search, TriesNothingTwiceAndTheMostPromisingFirst) {
 
 TEST(Search, EndsWhenNothingIsLeft) {
   Setting setting(R"(graph G {
-    input %x : f32[512, 512] user args.0
-    %m = aten.mm.default(self=%x, mat2=%x) : f32[512, 512]
+    input %x : f64[512, 512] user args.0
+    %m = aten.mm.default(self=%x, mat2=%x) : f64[512, 512]
     return %m
   })");
   World world([](const Schedule&) { return 1.0; }, 1000);
   const SearchResult result = search(setting.catalogue, setting.first, {}, world, {});
   EXPECT_TRUE(result.exhausted);
   EXPECT_EQ(result.standing.tried, 0);
+}
+
+constexpr const char* kProduct = R"(graph G {
+    input %x : f32[4096, 4096] user args.0
+    %m = aten.mm.default(self=%x, mat2=%x) : f32[4096, 4096]
+    return %m
+  })";
+
+TEST(Search, VariesAnOperationThatALibraryHasToo) {
+  Setting setting(kProduct);
+  ASSERT_EQ(setting.first.groups[0].scheduler, "contraction");
+  World world([](const Schedule& schedule) { return parameter(schedule, 0, "stages") == 2 ? 0.9 : 1.0; }, 100);
+  const SearchResult result = search(setting.catalogue, setting.first, {}, world, {});
+  EXPECT_EQ(parameter(result.schedule, 0, "stages"), 2);
+}
+
+TEST(Search, TriesTheLibraryWhereAnOperationIsAKernelOfOurs) {
+  Setting setting(kProduct);
+  World world([](const Schedule& schedule) { return schedule.groups[0].scheduler == "extern" ? 0.8 : 1.0; }, 400);
+  const SearchResult result = search(setting.catalogue, setting.first, {}, world, {});
+  EXPECT_EQ(result.schedule.groups[0].scheduler, "extern");
 }
 
 TEST(Search, AWinnerThatFailsItsVerificationIsNotKept) {

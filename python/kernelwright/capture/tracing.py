@@ -278,11 +278,12 @@ def _library_of_convolution() -> Callable[..., Any]:
     def real(tensor: torch.Tensor | None) -> torch.Tensor | None:
         return None if tensor is None else torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
 
-    def select(image: torch.Tensor, filters: torch.Tensor, **options: Any) -> Any:
-        if image.device.type != "cpu":
-            return _pytorchs_library(image, filters, **options)
+    # Called as PyTorch 2.11 does, which names all arguments, and as later ones.
+    def select(input: torch.Tensor, weight: torch.Tensor, **options: Any) -> Any:
+        if input.device.type != "cpu":
+            return _pytorchs_library(input, weight, **options)
         with no_dispatch(), torch.backends.mkldnn.flags(enabled=is_enabled):
-            return _pytorchs_library(real(image), real(filters), **options | {"bias": real(options.get("bias"))})
+            return _pytorchs_library(real(input), real(weight), **options | {"bias": real(options.get("bias"))})
 
     return select
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "emit/python_text.hpp"
@@ -56,7 +57,9 @@ ConsumerText::ConsumerText(const tile::Program& program, const IndexNames& names
   }
   for (const Instruction& one : program.body)
     if (one.kind == Kind::kStore && one.mode == tile::CopyMode::kBulk) bulk_stores_.push_back(&one);
-  all_run_on_ = std::all_of(dots_.begin(), dots_.end(), [&](const Instruction* dot) { return runs_on(*dot); }) &&
+  // With one place there is nothing to read for the next iteration's products before these are done.
+  all_run_on_ = loop_.stages > 1 &&
+                std::all_of(dots_.begin(), dots_.end(), [&](const Instruction* dot) { return runs_on(*dot); }) &&
                 kernel::range_of(loop_.end - loop_.begin, tile::ranges_of(program)).low > 0;
   consumer_ = unique("consumer");
   step_ = unique("step");
@@ -66,6 +69,9 @@ ConsumerText::ConsumerText(const tile::Program& program, const IndexNames& names
   free_ = unique("free");
   layout_ = unique("layout");
   left_layout_ = unique("left_layout");
+  store_layout_ = unique("store_layout");
+  number_ = unique("number_of_block");
+  done_ = unique("done");
 }
 
 std::string ConsumerText::unique(std::string name) const {
@@ -124,17 +130,19 @@ std::string ConsumerText::number_of_iteration() const {
   return loop_.step == 1 ? number : fmt::format("{} // {}", number, loop_.step);
 }
 
+std::string ConsumerText::iterations() const {
+  return names_.spelled(kernel::ceil_divide(loop_.end - loop_.begin, loop_.step, tile::ranges_of(program_)), {});
+}
+
 std::string ConsumerText::last_stage() const {
-  if (program_.consumers.programs > 0) return fmt::format("({} - 1) % {}", step_, loop_.stages);
-  const tile::Index iterations =
-      kernel::ceil_divide(loop_.end - loop_.begin, loop_.step, tile::ranges_of(program_));
-  return fmt::format("({} - 1) % {}", names_.spelled(iterations, {}), loop_.stages);
+  return fmt::format("({} - 1) % {}", program_.consumers.programs > 0 ? step_ : iterations(), loop_.stages);
 }
 
 std::vector<std::string> ConsumerText::definition() const {
   std::vector<std::string> parameters = places();
   parameters.insert(parameters.begin(), consumer_ + ": gl.constexpr");
   parameters.insert(parameters.end(), {ready_, free_});
+  if (in_turn()) parameters.push_back(done_);
   for (const std::string& one : results()) parameters.push_back(one);
   std::string text = definition_of(program_.name + "_consumer", parameters);
   text.pop_back();
@@ -143,23 +151,43 @@ std::vector<std::string> ConsumerText::definition() const {
 
 std::vector<std::string> ConsumerText::behind_symbols() const {
   const tile::TileType& sums = program_.values[dots_[0]->results[0]].type;
-  std::vector<std::string> lines = {
-      along_blocks(), fmt::format("{}: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[{}, 1], "
-                                  "instr_shape=[16, {}, 16])",
-                                  layout_, program_.warps, tile::width_of(program_, sums.lanes[1]))};
+  std::vector<std::string> lines;
+  if (!in_turn()) lines.push_back(along_blocks());
+  lines.push_back(
+      fmt::format("{}: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[{}, 1], "
+                  "instr_shape=[16, {}, 16])",
+                  layout_, program_.warps, tile::width_of(program_, sums.lanes[1])));
+  if (in_turn()) lines.push_back(fmt::format("{}: gl.constexpr = {}", store_layout_, layout_of_stores()));
   if (std::find(left_in_registers_.begin(), left_in_registers_.end(), true) != left_in_registers_.end())
     lines.push_back(fmt::format("{}: gl.constexpr = gl.DotOperandLayout(0, {}, 2)", left_layout_, layout_));
   return lines;
 }
 
-std::vector<std::string> ConsumerText::walk() const {
-  if (program_.consumers.programs == 0) return {};
+int64_t ConsumerText::groups_of_blocks() const {
   int64_t groups = 1;
   for (const tile::Symbol symbol : program_.grid)
     groups *= symbol == program_.consumers.along ? groups_along(program_, symbol)
                                                  : kernel::as_constant(program_.symbols[symbol].count).value();
-  return {fmt::format("{} = 0", step_),
-          fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):", program_name(names_), groups)};
+  return groups;
+}
+
+// A program's blocks, or, of a consumer that takes them in turn, its own. What is copied counts on, whoever multiplies.
+std::vector<std::string> ConsumerText::walk() const {
+  if (program_.consumers.programs == 0) return {};
+  const int64_t count = program_.consumers.count;
+  if (in_turn())
+    return {fmt::format("{} = {}", number_, consumer_), fmt::format("{} = {} * {}", step_, consumer_, iterations()),
+            fmt::format("for {} in range(tl.program_id(0) + {} * tl.num_programs(0), {}, {} * tl.num_programs(0)):",
+                        program_name(names_), consumer_, groups_of_blocks(), count)};
+  return {fmt::format("{} = 0", step_), fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):",
+                                                    program_name(names_), groups_of_blocks())};
+}
+
+std::vector<std::string> ConsumerText::before_loop() const {
+  if (!in_turn()) return {};
+  const std::string other = fmt::format("{}.index(1 - {})", done_, consumer_);
+  return {fmt::format("if {} > 0:", number_),
+          fmt::format("    hopper.mbarrier.wait({}, ({} - 1) // 2 % 2)", other, number_)};
 }
 
 std::vector<std::string> ConsumerText::end_iteration() const {
@@ -190,7 +218,9 @@ std::string ConsumerText::layout_of(tile::Value value) const {
   const std::vector<tile::Symbol>& lanes = program_.values[value].type.lanes;
   if (left_in_registers_[value] && !lanes.empty())
     return lanes.size() == 1 ? fmt::format("gl.SliceLayout(1, {})", left_layout_) : left_layout_;
-  return lanes == program_.values[dots_[0]->results[0]].type.lanes ? layout_ : "";
+  if (lanes != program_.values[dots_[0]->results[0]].type.lanes) return "";
+  const bool starts = std::count(loop_.operands.begin(), loop_.operands.end(), value) > 0;
+  return starts || !in_turn() ? layout_ : store_layout_;
 }
 
 std::string ConsumerText::to_rows_of_sums(const std::string& text) const {
@@ -204,10 +234,21 @@ bool ConsumerText::moves(const Instruction& user, tile::Value operand) const {
 
 std::vector<std::string> ConsumerText::behind_loop() const {
   std::vector<std::string> lines;
+  if (in_turn())
+    lines = {fmt::format("hopper.mbarrier.arrive({}.index({}), count=1)", done_, consumer_),
+             fmt::format("{} += 2", number_)};
   if (all_run_on_) {
     for (size_t place = 0; place < loop_.results.size(); ++place)
       if (is_sum(loop_.yields[place])) lines.push_back(wait(loop_.results[place], 0));
     lines.push_back(arrival(last_stage()));
+  }
+  if (in_turn()) {
+    // The other's iterations are counted, too.
+    lines.push_back(fmt::format("{} += {}", step_, iterations()));
+    for (size_t place = 0; place < loop_.results.size(); ++place)
+      if (is_sum(loop_.yields[place]))
+        lines.push_back(fmt::format("{0} = gl.convert_layout({0}, {1})", program_.values[loop_.results[place]].name,
+                                    store_layout_));
   }
   for (size_t place = 0; place < loop_.results.size(); ++place) {
     const std::string& name = program_.values[loop_.results[place]].name;
@@ -285,8 +326,8 @@ std::vector<std::string> ConsumerText::waits_before(const Instruction* user) {
     std::vector<std::string> lines;
     for (const Instruction* dot : dots_) lines.push_back(wait(dot->results[0], dots_.size()));
     const std::string before = fmt::format("({} + {}) % {}", stage_, loop_.stages - 1, loop_.stages);
-    lines.push_back(arrival(before, fmt::format("{} > {}", program_.symbols[loop_.symbol].name,
-                                                names_.spelled(loop_.begin, {}))));
+    lines.push_back(
+        arrival(before, fmt::format("{} > {}", program_.symbols[loop_.symbol].name, names_.spelled(loop_.begin, {}))));
     return lines;
   }
   std::vector<std::string> lines;
@@ -296,6 +337,30 @@ std::vector<std::string> ConsumerText::waits_before(const Instruction* user) {
   }
   under_way_.clear();
   return lines;
+}
+
+// Where each thread has its part of what is stored: neighbours in memory side by side, as many to a thread as one store
+// may write wherever the block lies.
+std::string ConsumerText::layout_of_stores() const {
+  constexpr int64_t kMostBytes = 16;
+  const std::vector<tile::Symbol>& lanes = program_.values[dots_[0]->results[0]].type.lanes;
+  for (const Instruction& one : program_.body) {
+    if (one.kind != Kind::kStore || program_.values[one.operands[0]].type.lanes != lanes) continue;
+    const tile::Buffer& buffer = program_.buffers[one.access.buffer];
+    const std::vector<tile::Index> strides = tile::strides_of(buffer);
+    tile::Index place = 0;
+    for (size_t dim = 0; dim < strides.size(); ++dim) place = place + one.access.coordinates[dim].index * strides[dim];
+    for (const size_t fastest : {size_t{1}, size_t{0}}) {
+      const auto along = kernel::linear_in(place, lanes[fastest]);
+      if (!along || !(along->coefficient == tile::Index(1))) continue;
+      const int64_t most = std::min(kMostBytes, buffer.alignment) / size_of(buffer.dtype),
+                    together = std::gcd(kernel::known_divisor(along->rest, tile::ranges_of(program_)), most);
+      return fastest == 1
+                 ? fmt::format("gl.BlockedLayout([1, {}], [1, 32], [{}, 1], [1, 0])", together, program_.warps)
+                 : fmt::format("gl.BlockedLayout([{}, 1], [32, 1], [1, {}], [0, 1])", together, program_.warps);
+    }
+  }
+  return fmt::format("gl.BlockedLayout([1, 1], [1, 32], [{}, 1], [1, 0])", program_.warps);
 }
 
 std::string ConsumerText::producer() const {
@@ -322,7 +387,11 @@ std::string ConsumerText::producer() const {
   std::string out = definition_of(program_.name + "_producer", parameters);
   out += "    \"\"\"Copies what the consumers multiply, as soon as all have read what was there.\"\"\"\n";
   int indent = 4;
-  out += lines(walk(), indent);
+  if (program_.consumers.programs > 0)
+    out += lines({fmt::format("{} = 0", step_),
+                  fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):", program_name(names_),
+                              groups_of_blocks())},
+                 indent);
   if (program_.consumers.programs > 0) indent += 4;
   out += lines(grid_lines(program_, names_), indent);
   const std::string by = loop_.step == 1 ? "" : fmt::format(", {}", loop_.step);
@@ -379,8 +448,14 @@ std::string ConsumerText::kernel() const {
   out += fmt::format(
       "    for {0} in gl.static_range({1}):\n        hopper.mbarrier.init({2}.index({0}), count=1)\n"
       "        hopper.mbarrier.init({3}.index({0}), count={4})\n",
-      stage_, loop_.stages, ready_, free_, count);
+      stage_, loop_.stages, ready_, free_, in_turn() ? 1 : count);
+  if (in_turn())
+    out += fmt::format(
+        "    {0} = gl.allocate_shared_memory(gl.int64, [{1}, 1], hopper.mbarrier.MBarrierLayout())\n"
+        "    for {2} in gl.static_range({1}):\n        hopper.mbarrier.init({0}.index({2}), count=1)\n",
+        done_, count, consumer_);
   common.insert(common.end(), {ready_, free_});
+  if (in_turn()) common.push_back(done_);
   copied.insert(copied.begin(), windows.begin(), windows.end());
   copied.insert(copied.end(), {ready_, free_});
   for (const std::string& one : results()) common.push_back(one);

@@ -31,6 +31,8 @@ class ConsumerText {
   // them, where a program does several groups of blocks, the head of the loop over these.
   std::vector<std::string> definition() const;
   std::vector<std::string> walk() const;
+  // Where blocks are taken in turn, in front of the loop: waits until the other's products are under way.
+  std::vector<std::string> before_loop() const;
   std::vector<std::string> behind_symbols() const;
   // At the start of the loop's body: waits for what the producer copied. At the end of the body.
   std::vector<std::string> begin_iteration() const;
@@ -62,13 +64,18 @@ class ConsumerText {
   std::vector<std::string> buffers() const;
   std::vector<std::string> results() const;
   std::string number_of_iteration() const;
-  std::string last_stage() const;  // behind the loop
+  std::string last_stage() const;    // behind the loop
   std::string along_blocks() const;  // "row_block = row_block_pair * 2 + consumer"
+  bool in_turn() const { return program_.consumers.along < 0; }
+  int64_t groups_of_blocks() const;
+  std::string iterations() const;  // of the loop
+  std::string layout_of_stores() const;
   // Is this product added to by another one alone, so that nobody waits for it?
   bool is_added_to(const tile::Instruction& dot) const;
   // Is it added to by the next iteration's alone?
   bool runs_on(const tile::Instruction& dot) const;
-  std::string arrival(const std::string& stage, const std::string& condition = "") const;  // the producer may copy there
+  std::string arrival(const std::string& stage, const std::string& condition = "") const;  // the producer may copy
+                                                                                           // there
   std::string wait(tile::Value sum, size_t left_under_way) const;
   bool is_sum(tile::Value value) const;  // a product's
 
@@ -80,7 +87,7 @@ class ConsumerText {
   std::vector<const tile::Instruction*> under_way_;  // products that nobody has waited for
   bool all_run_on_ = false;                          // all products, in a loop that has an iteration
   const std::vector<bool> left_in_registers_;        // [value]
-  std::string consumer_, step_, stage_, turn_, ready_, free_, layout_, left_layout_;
+  std::string consumer_, step_, stage_, turn_, ready_, free_, layout_, left_layout_, store_layout_, number_, done_;
 };
 
 }  // namespace kw::triton

@@ -524,6 +524,7 @@ class TilePrinter {
       mentions_[one.arguments[i]] = {one.arguments[i]};
     }
     const LoopHead head = loop_head(program_, one, names_, one.until == kNoValue ? "" : texts_[one.until].text);
+    if (consumers_) lines(consumers_->before_loop());
     line(head.line);
     indent_ += 4;
     const size_t empty = out_.size();

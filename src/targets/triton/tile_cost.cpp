@@ -55,7 +55,8 @@ class TileEstimate {
     const double cache = device_.cache_bytes_per_second > 0 ? device_.cache_bytes_per_second
                                                             : kCacheOverMemory * device_.copy_bytes_per_second;
     const double units = static_cast<double>(std::max<int64_t>(device_.units, 1));
-    const double together = static_cast<double>(program_.consumers.count);
+    const bool shared = program_.consumers.count > 1 && program_.consumers.along >= 0;
+    const double together = shared ? static_cast<double>(program_.consumers.count) : 1;
     const double waves = std::max(blocks_ / together / units, 1e-9), idle = std::max(1.0, std::ceil(waves) / waves);
     const double arithmetic = 2 * operations_ / std::max(device_.fp32_flops, 1.0);  // peaks count two an instruction
     // Of consumers one computes while the other's products run.
@@ -99,8 +100,8 @@ class TileEstimate {
       } else if (one.kind == Kind::kStore) {
         moved_[one.access.buffer] += times * bytes_of(program_.values[one.operands[0]].type);
       } else if (one.kind == Kind::kLoad) {
-        const bool once = program_.consumers.count > 1 && one.mode == tile::CopyMode::kBulk &&
-                          !tile::is_of_consumer(program_, one);
+        const bool once = program_.consumers.count > 1 && program_.consumers.along >= 0 &&
+                          one.mode == tile::CopyMode::kBulk && !tile::is_of_consumer(program_, one);
         const double bytes = times / (once ? static_cast<double>(program_.consumers.count) : 1.0) *
                              share_within(one.access.mask) * bytes_of(program_.values[one.results[0]].type);
         moved_[one.access.buffer] += bytes;
