@@ -130,6 +130,7 @@ class Verification:
             self.device,
             seed,
             shares_large=True,
+            policy=self.yardstick.policy,
             confinement=self.confinement,
             memory_limit=params.get("memory_limit_bytes"),
             deadline=self.deadline,
