@@ -141,6 +141,19 @@ PARTS_OF_HALVES = [
 ]
 
 
+# Products of one input.
+OF_ONE_INPUT = [
+    Case(
+        "queries_keys_values",
+        lambda x, q, k, v: (F.linear(x, q), F.linear(x, k), F.linear(x, v)),
+        ((70, 45), (33, 45), (33, 45), (20, 45)),
+    ),
+    Case("gate_and_up", lambda x, g, u: F.silu(F.linear(x, g)) * F.linear(x, u), ((3, 20, 40), (24, 40), (24, 40))),
+    # Its rows are as many as its columns, and split in another direction.
+    Case("rows_and_columns", lambda x, w: (x @ w, w @ x), ((40, 40), (40, 40))),
+]
+
+
 # Folds over all columns, which a block then has.
 FOLDS = [
     Case("linear_softmax", lambda x, w, b: torch.softmax(F.linear(x, w, b), -1) * 2.0, ((70, 45), (33, 45), (33,))),
@@ -212,7 +225,7 @@ def fault_of(actual: Tensor, eager: Tensor, exact: Tensor, places: float = 4) ->
 
 def interpreted(request: dict[str, Any]) -> str:
     """In the interpreter's process: a candidate's results on drawn and on strewn arguments."""
-    cases = [*CASES, *SHAPED, *FOLDS, *STREAMS, *PARTS, *PARTS_OF_HALVES]
+    cases = [*CASES, *SHAPED, *FOLDS, *STREAMS, *PARTS, *PARTS_OF_HALVES, *OF_ONE_INPUT]
     return fault_of_candidate(request, cases, strewn, PLACES_OF_TF32 if request.get("tf32") else 4)
 
 

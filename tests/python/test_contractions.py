@@ -8,8 +8,8 @@ from typing import Any, Iterator
 
 import pytest
 import torch
-from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
-from contraction_cases import CASES, FOLDS, PARTS, PARTS_OF_HALVES, SHAPED, STREAMS, Case
+from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code, with_ours
+from contraction_cases import CASES, FOLDS, OF_ONE_INPUT, PARTS, PARTS_OF_HALVES, SHAPED, STREAMS, Case
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
 
@@ -165,6 +165,22 @@ def test_products_that_pytorch_makes_in_tf32(
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])
     fault = interpreter.fault(candidate=str(path), case=case.name, tf32=True)
+    assert not fault, fault
+
+
+@pytest.mark.parametrize("scheme", [1, 4])
+@pytest.mark.parametrize(
+    ("case", "splits"), zip(OF_ONE_INPUT, (4, 3, 4), strict=True), ids=[case.name for case in OF_ONE_INPUT]
+)
+def test_what_several_products_read_is_split_once(
+    case: Case, splits: int, scheme: int, tf32: None, interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    emitted = with_ours(Wrapped(case.function), case.arguments(), "contraction", SMALL | {"scheme": scheme})
+    assert emitted["library_ops"] == []
+    assert len(re.findall(r"    launch\(\s*split_", emitted["source"])) == splits
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name, tf32=scheme == 4)
     assert not fault, fault
 
 

@@ -257,6 +257,43 @@ TEST(Contraction, FewProgramsLookAtManyBlocks) {
   EXPECT_LE(programs_of(program.tiles.at(3)), 4096);
 }
 
+// Queries, keys and values of one input: its rows are split once, each weight's columns by themselves.
+TEST(Contraction, SplitsWhatSeveralProductsReadOnce) {
+  const auto text = [](const char* other) {
+    return std::string(R"(
+    input %x : f32[8192, 2048] user args.0
+    input %q : f32[2048, 2048] user args.1
+    input %k : f32[2048, 2048] user args.2
+    input %v : f32[2048, 2048] user args.3
+    input %z : f32[8192, 2048] user args.4
+    %a = aten.linear.default(input=%x, weight=%q) : f32[8192, 2048]
+    %b = aten.linear.default(input=%x, weight=%k) : f32[8192, 2048]
+    %c = aten.linear.default(input=)") +
+           other + R"(, weight=%v) : f32[8192, 2048]
+    return %a, %b, %c)";
+  };
+  const DeviceDescription device = default_device("triton");
+  const auto made = [&](const Graph& graph, const Schedule& schedule) { return make_program(graph, schedule, device); };
+  const auto splits_of = [&](const Program& program) {
+    const Names names = kernels_of(program);
+    return std::count_if(names.begin(), names.end(), [](const std::string& name) { return name.starts_with("split_"); });
+  };
+  const Graph graph = fused(text("%x"));
+  const Program program = made(graph, joined(graph));
+  EXPECT_EQ(kernels_of(program).size(), 10u);
+  EXPECT_EQ(splits_of(program), 4);
+  int scratch = 0;
+  for (const Step& step : program.steps)
+    if (const auto* one = std::get_if<AllocateStep>(&step)) scratch += one->value == kNoValue ? 1 : 0;
+  EXPECT_EQ(scratch, 4 * 5);
+  const Graph another = fused(text("%z"));
+  EXPECT_EQ(splits_of(made(another, joined(another))), 5);
+  // Rows that are split by parts have other scales.
+  Schedule in_parts = joined(graph);
+  in_parts.groups[0].parameters["split_k"] = 2;
+  EXPECT_EQ(splits_of(made(graph, in_parts)), 5);
+}
+
 TEST(Contraction, RefusesWhatItDoesNotTake) {
   const Graph graph = fused(std::string(kLarge) + "return %r");
   const DeviceDescription device = default_device("triton");
