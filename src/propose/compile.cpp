@@ -160,6 +160,8 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   if (options.caution >= Caution::kUnfused)
     passes.disabled.insert(passes.disabled.end(), {"statistics", "linear_sums", "convolution_sums", "position_means",
                                                    "product_chains", "self_differences"});
+  // The library's attention may be slower with shared heads.
+  if (options.caution == Caution::kLibrary) passes.disabled.emplace_back("shared_heads");
   compiled.passes = run_passes(graph, passes);
   if (options.caution == Caution::kUnfused || options.caution == Caution::kLibrary) separate_groups(graph);
   compiled.graph = std::move(graph);

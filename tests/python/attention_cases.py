@@ -72,6 +72,21 @@ def _added(q: Tensor, k: Tensor, v: Tensor, before: Tensor, after: Tensor) -> Te
     return torch.baddbmm(after, weights, v, beta=-1.0, alpha=2.0)
 
 
+def _with_repeated_heads(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    repeats = q.shape[1] // k.shape[1]
+    return _with_bias_table(q, k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1), bias)
+
+
+def _with_expanded_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    batch, heads, length, features = q.shape
+
+    def repeated(x: Tensor) -> Tensor:
+        shared = (batch, x.shape[1], heads // x.shape[1], x.shape[2], x.shape[3])
+        return x[:, :, None].expand(shared).reshape(batch, heads, x.shape[2], x.shape[3])
+
+    return by_hand(q, repeated(k), repeated(v)).transpose(1, 2).reshape(batch, length, -1)
+
+
 def _lower(drawn: list[Tensor]) -> list[Tensor]:
     """The last argument is a table of ones up to the diagonal."""
     return [*drawn[:3], torch.ones_like(drawn[3]).tril()]
@@ -118,6 +133,20 @@ CASES = [
         "shared_keys",
         operator(enable_gqa=True, is_causal=True),
         ((2, 6, 48, 16), (2, 3, 48, 16), (2, 3, 48, 16)),
+    ),
+    Case(
+        "repeated_heads",
+        _with_repeated_heads,
+        ((2, 6, 48, 16), (2, 2, 48, 16), (2, 2, 48, 20), (1, 1, 64, 64)),
+        arrange=_lower,
+    ),
+    Case("expanded_heads", _with_expanded_heads, ((2, 6, 40, 24), (2, 3, 56, 24), (2, 3, 56, 24))),
+    Case(
+        "expanded_heads_in_halves",
+        _with_expanded_heads,
+        ((2, 6, 40, 24), (2, 3, 56, 24), (2, 3, 56, 24)),
+        dtype=torch.float16,
+        arrange=transposed(1, 2),
     ),
     Case("halves", operator(), HEADS, dtype=torch.float16),
     Case("bfloat16", by_hand, HEADS, dtype=torch.bfloat16),

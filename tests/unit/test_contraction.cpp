@@ -276,7 +276,8 @@ TEST(Contraction, SplitsWhatSeveralProductsReadOnce) {
   const auto made = [&](const Graph& graph, const Schedule& schedule) { return make_program(graph, schedule, device); };
   const auto splits_of = [&](const Program& program) {
     const Names names = kernels_of(program);
-    return std::count_if(names.begin(), names.end(), [](const std::string& name) { return name.starts_with("split_"); });
+    return std::count_if(names.begin(), names.end(),
+                         [](const std::string& name) { return name.starts_with("split_"); });
   };
   const Graph graph = fused(text("%x"));
   const Program program = made(graph, joined(graph));
