@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 
+import kernelwright
 from kernelwright import errors
 from kernelwright.capture import export
 from kernelwright.judge.measurement import Measurement
@@ -76,6 +77,17 @@ def test_the_graph_says_what_is_allowed(products):
     Tf32(products, not products).set()
     graph = export.export_module(torch.nn.Linear(4, 4), (torch.empty(2, 4),), device="cpu")
     assert (graph["tf32_products"], graph["tf32_convolutions"]) == (products, not products)
+
+
+class Flags(torch.nn.Module):
+    def forward(self, x):
+        return torch.tensor([torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32]).float() + x
+
+
+@pytest.mark.parametrize("policy", ["reference", "ieee", "relaxed"])
+def test_modules_in_memory_are_held_to_the_same_flags(policy):
+    report = kernelwright.verify(Flags(), Flags(), [torch.zeros(2)], policy=policy, draws=1)
+    assert report["errors"] and all(row["ours"] == row["eager"] for row in report["errors"])
 
 
 @pytest.mark.parametrize(
