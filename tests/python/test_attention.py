@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,19 @@ def test_pytorchs_attention_is_given_shared_heads() -> None:
         assert len(emitted["schedule"]["groups"]) == 1
         ours = emitted["schedule"]["groups"][0]["scheduler"] == "attention"
         assert ours or "enable_gqa=True" in emitted["source"]
+
+
+@pytest.mark.parametrize("name", ["near_keys", "near_keys_of_a_table"])
+def test_keys_outside_of_a_window_are_not_visited(name: str, tmp_path: Path) -> None:
+    """Each block of queries begins at the first key that one of them attends to, and ends behind the last."""
+    pytest.importorskip("triton")
+    case = next(one for one in CASES if one.name == name)
+    emitted = compile_for_gpu(Wrapped(case.function), *(torch.empty(1, 8, 2048, 64) for _ in range(3)))
+    assert [group["scheduler"] for group in emitted["schedule"]["groups"]] == ["attention"]
+    walks = re.findall(r"for key_start in tl.range\((.*), (.*), 64, num_stages", emitted["source"])
+    assert len(walks) == 1
+    begin, end = walks[0]
+    for query_block in range(32):
+        visited = range(eval(begin, {"query_block": query_block}), eval(end, {"query_block": query_block}), 64)
+        assert list(visited) == list(range(64 * max(query_block - 1, 0), 64 * query_block + 64, 64))
+    machine_code(emitted, tmp_path)
