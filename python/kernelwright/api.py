@@ -20,8 +20,9 @@ import torch
 from . import errors, hello, library
 from .running import candidate as candidates
 from .running import problem as problems
+from .running.tf32 import Tf32
 
-_CAUTIONS = ("fused", "exact-convolutions", "no-graphs", "library-random", "unfused", "library")
+_CAUTIONS = ("fused", "exact-products", "no-graphs", "library-random", "unfused", "library")
 # What optimize() can be told, by keyword and in the options of torch.compile's backend.
 SETTINGS = ("target", "policy", "graphs", "unverified_kernels_may_be_wrong", "draws", "seed")
 _CHOICES = {
@@ -80,6 +81,7 @@ def optimize(
     target = _target(target, module, arguments, keywords)
     with torch.no_grad():
         graph = export_module(module, arguments, keywords, device="cuda" if target == "triton" else "cpu")
+    graph |= {f"tf32_{kind}": allowed for kind, allowed in Tf32.under(policy).to_json().items()}
     card = hello.card("cuda") if target == "triton" else None
     report: dict[str, Any] = {}
     previous = None

@@ -177,6 +177,7 @@ Graph read(const Json& json) {
   graph.name = json.at("name");
   graph.training = json.value("training", true);
   graph.tf32_convolutions = json.value("tf32_convolutions", true);
+  graph.tf32_products = json.value("tf32_products", false);
   const Json& values = json.at("values");
   graph.values.reserve(values.size());
   for (const auto& value : values) graph.values.push_back(read_value(value));

@@ -110,7 +110,8 @@ struct GraphOutput {
 struct Graph {
   std::string name;
   bool training = true;
-  bool tf32_convolutions = true;  // PyTorch may round what enters those in f32 on a GPU to TF32 (its own default)
+  // PyTorch may round what enters convolutions, or matrix products, in f32 on a GPU to TF32 (its own defaults).
+  bool tf32_convolutions = true, tf32_products = false;
   std::vector<Value> values;
   std::vector<Node> nodes;  // topological order
   std::vector<GraphInput> inputs;

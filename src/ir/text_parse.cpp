@@ -341,6 +341,9 @@ struct Parser {
     if (accept_word("on")) main_device = device();
     graph.tf32_convolutions = !accept_word("without");
     if (!graph.tf32_convolutions && !accept_word("tf32")) fail("after 'without' stands 'tf32'");
+    graph.tf32_products = accept_word("with");
+    if (graph.tf32_products && (!accept_word("tf32") || !accept_word("products")))
+      fail("after 'with' stands 'tf32 products'");
     expect("{");
     end_line();
   }

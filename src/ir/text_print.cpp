@@ -125,7 +125,7 @@ struct Printer {
   void print_graph() {
     out = "graph " + (is_path(graph.name) ? graph.name : quoted(graph.name)) + (graph.training ? " training" : " eval");
     out += (main_device == "cpu" ? "" : " on " + main_device) + (graph.tf32_convolutions ? "" : " without tf32") +
-           " {\n";
+           (graph.tf32_products ? " with tf32 products" : "") + " {\n";
     for (const auto& item : graph.inputs) line(input(item));
     for (const auto& item : graph.nodes) line(node(item));
     if (!graph.outputs.empty()) {

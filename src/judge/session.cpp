@@ -359,6 +359,7 @@ Json Session::race(const RaceRequest& request) {
                  {"device", request.device},
                  {"candidates", runners},
                  {"seed", request.seed},
+                 {"tolerance_policy", request.policy},
                  {"budget_seconds", request.budget_seconds},
                  {"input_bytes", request.input_bytes}};
   if (!request.eager_errors.empty()) params["eager_errors"] = request.eager_errors;

@@ -53,7 +53,7 @@ struct Runner {
 };
 
 struct RaceRequest {
-  std::string problem, size, device;
+  std::string problem, size, device, policy = "reference";
   std::vector<Runner> runners;  // the first is the anchor; none: what races keep loaded is given back
   uint64_t seed = 0;
   double budget_seconds = 1, limit_seconds = 120;

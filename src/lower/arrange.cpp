@@ -322,7 +322,11 @@ class Arranger {
       names.insert(names.end(), scan->names.begin(), scan->names.end());
       loop.reversed = scan->is_reversed();
     }
-    if (mapped.bounded) loop.end = bound_of(values_, mapped, only_folds(goals));
+    if (mapped.bounded) {
+      const auto folds = only_folds(goals);
+      loop.end = bound_of(values_, mapped, folds);
+      loop.begin = start_of(values_, mapped, *folds);
+    }
     if (mapped.stops) loop.until = stop_of_loop(only_folds(goals).value_or(std::vector<ExprId>{}), mapped.axes[0]);
     if ((mapped.shared || mapped.simd) && !carried.empty())
       values_.refuse(fmt::format("the loop of axis '{}' carries values, so its iterations follow one another",

@@ -29,25 +29,66 @@ ExprId masked_operand(const kernel::Kernel& kernel, ExprId id) {
   return sum ? sum->exponent : kernel::kNoExpr;
 }
 
-// f of `axis < f`, which the condition asks for.
-std::optional<Index> bound_of(const kernel::Kernel& kernel, ExprId id, kernel::Symbol axis) {
+// Points of an axis that a condition leaves: from `first` on, below `end`; nullopt: it does not say.
+struct Range {
+  std::optional<Index> first, end;
+};
+
+// A whole number that is made of axes and constants.
+std::optional<Index> index_of(const kernel::Kernel& kernel, ExprId id) {
+  const Expr& expr = kernel.exprs[id];
+  if (expr.kind == ExprKind::kIndex) return expr.index;
+  if (is_floating(expr.dtype)) return std::nullopt;
+  if (expr.kind == ExprKind::kConstant) return Index(expr.integer);
+  if (expr.kind != ExprKind::kOp) return std::nullopt;
+  if (expr.op == ScalarOp::kCast && size_of(expr.dtype) >= 4) return index_of(kernel, expr.operands[0]);
+  if (expr.op != ScalarOp::kAdd && expr.op != ScalarOp::kSub) return std::nullopt;
+  const auto left = index_of(kernel, expr.operands[0]), right = index_of(kernel, expr.operands[1]);
+  if (!left || !right) return std::nullopt;
+  return expr.op == ScalarOp::kAdd ? *left + *right : *left - *right;
+}
+
+// Where both hold: of two that say something of one end, what the first says.
+Range both(Range range, Range other) {
+  if (!range.first) range.first = std::move(other.first);
+  if (!range.end) range.end = std::move(other.end);
+  return range;
+}
+
+// What the condition, or that a number is not 0, asks of the axis; `not_`: what it asks where it does not hold.
+Range range_of(const kernel::Kernel& kernel, ExprId id, kernel::Symbol axis, bool not_) {
   const Expr& condition = kernel.exprs[id];
-  if (condition.kind != ExprKind::kOp) return std::nullopt;
-  const auto operand = [&](size_t place) -> const Expr& { return kernel.exprs[condition.operands[place]]; };
-  if (condition.op == ScalarOp::kLogicalAnd) {
-    const std::optional<Index> left = bound_of(kernel, condition.operands[0], axis);
-    return left ? left : bound_of(kernel, condition.operands[1], axis);
+  if (condition.kind != ExprKind::kOp) return {};
+  if (condition.op == ScalarOp::kLogicalNot) return range_of(kernel, condition.operands[0], axis, !not_);
+  if (condition.op == (not_ ? ScalarOp::kLogicalOr : ScalarOp::kLogicalAnd)) {
+    return both(range_of(kernel, condition.operands[0], axis, not_),
+                range_of(kernel, condition.operands[1], axis, not_));
   }
-  const bool smaller_first = condition.op == ScalarOp::kLess || condition.op == ScalarOp::kLessEqual;
-  const bool larger_first = condition.op == ScalarOp::kGreater || condition.op == ScalarOp::kGreaterEqual;
-  if (!smaller_first && !larger_first) return std::nullopt;
-  const Expr &smaller = operand(smaller_first ? 0 : 1), &larger = operand(smaller_first ? 1 : 0);
-  if (smaller.kind != ExprKind::kIndex || larger.kind != ExprKind::kIndex || kernel::uses(larger.index, axis))
-    return std::nullopt;
-  const auto linear = kernel::linear_in(smaller.index, axis);
-  if (!linear || !(linear->coefficient == Index(1))) return std::nullopt;
-  const bool or_equal = condition.op == ScalarOp::kLessEqual || condition.op == ScalarOp::kGreaterEqual;
-  return larger.index - linear->rest + Index(or_equal ? 1 : 0);
+  const auto is_zero = [&](ExprId operand) {
+    const Expr& expr = kernel.exprs[operand];
+    return expr.kind == ExprKind::kConstant && (is_floating(expr.dtype) ? expr.number == 0.0 : expr.integer == 0);
+  };
+  // A mask of ones and zeros, as tril and triu make one: not 0 where both conditions hold.
+  if (condition.op == ScalarOp::kSelect && !not_ && is_zero(condition.operands[2])) {
+    return both(range_of(kernel, condition.operands[0], axis, not_),
+                range_of(kernel, condition.operands[1], axis, not_));
+  }
+  if (condition.op == ScalarOp::kCast) return range_of(kernel, condition.operands[0], axis, not_);
+  if ((condition.op == ScalarOp::kEqual || condition.op == ScalarOp::kNotEqual) && is_zero(condition.operands[1]))
+    return range_of(kernel, condition.operands[0], axis, not_ != (condition.op == ScalarOp::kEqual));
+  const bool less = condition.op == ScalarOp::kLess || condition.op == ScalarOp::kLessEqual,
+             greater = condition.op == ScalarOp::kGreater || condition.op == ScalarOp::kGreaterEqual;
+  if (!less && !greater) return {};
+  const auto left = index_of(kernel, condition.operands[0]), right = index_of(kernel, condition.operands[1]);
+  if (!left || !right) return {};
+  // difference < 0, or <= 0
+  const bool smaller_first = less != not_;
+  const bool or_equal = (condition.op == ScalarOp::kLessEqual || condition.op == ScalarOp::kGreaterEqual) != not_;
+  const auto linear = kernel::linear_in(smaller_first ? *left - *right : *right - *left, axis);
+  if (!linear) return {};
+  if (linear->coefficient == Index(1)) return {{}, Index(or_equal ? 1 : 0) - linear->rest};
+  if (linear->coefficient == Index(-1)) return {linear->rest + Index(or_equal ? 0 : 1), {}};
+  return {};
 }
 
 class Stops {
@@ -127,20 +168,31 @@ ExprId stop_of(const kernel::Kernel& kernel, const std::vector<ExprId>& folds, k
   return common.empty() ? kernel::kNoExpr : common.front();
 }
 
-std::optional<Index> first_needless(const kernel::Kernel& kernel, const std::vector<ExprId>& folds,
-                                    kernel::Symbol axis) {
-  std::optional<Index> common;
+namespace {
+
+// What all of these folds have in common: where they have no common end, or begin, that is nullopt.
+Range needed_by(const kernel::Kernel& kernel, const std::vector<ExprId>& folds, kernel::Symbol axis) {
+  std::optional<Range> common;
   for (ExprId id : folds) {
     const ExprId masked = masked_operand(kernel, id);
-    if (masked == kernel::kNoExpr) return std::nullopt;
+    if (masked == kernel::kNoExpr) return {};
     const Expr& select = kernel.exprs[masked];
-    if (select.kind != ExprKind::kOp || select.op != ScalarOp::kSelect || !is_lowest(kernel.exprs[select.operands[2]]))
-      return std::nullopt;
-    const std::optional<Index> bound = bound_of(kernel, select.operands[0], axis);
-    if (!bound || (common && !(*common == *bound))) return std::nullopt;
-    common = bound;
+    if (select.kind != ExprKind::kOp || select.op != ScalarOp::kSelect) return {};
+    const bool is_filled = is_lowest(kernel.exprs[select.operands[1]]);
+    if (!is_filled && !is_lowest(kernel.exprs[select.operands[2]])) return {};
+    Range range = range_of(kernel, select.operands[0], axis, is_filled);
+    if (!common) common = range;
+    if (!range.first || !common->first || !(*range.first == *common->first)) common->first.reset();
+    if (!range.end || !common->end || !(*range.end == *common->end)) common->end.reset();
   }
-  return common;
+  return common.value_or(Range{});
+}
+
+}  // namespace
+
+std::optional<Index> first_needless(const kernel::Kernel& kernel, const std::vector<ExprId>& folds,
+                                    kernel::Symbol axis) {
+  return needed_by(kernel, folds, axis).end;
 }
 
 tile::Index bound_of(const Values& values, const MappedLoop& loop, const std::optional<std::vector<ExprId>>& folds) {
@@ -166,6 +218,33 @@ tile::Index bound_of(const Values& values, const MappedLoop& loop, const std::op
   if (kernel::range_of(end, ranges).low < 1)  // a sum of nothing is 0, one of nothing but exp(-inf - -inf) is not
     values.refuse(fmt::format("axis '{}' is bounded, and some blocks may have no point of it", name));
   return end;
+}
+
+tile::Index start_of(const Values& values, const MappedLoop& loop, const std::vector<ExprId>& folds) {
+  const auto first = needed_by(values.kernel, folds, loop.axes[0]).first;
+  if (!first || loop.axes.size() > 1) return 0;
+  tile::Index start = values.mapped.translate(*first);
+  for (tile::Symbol lane : tile::lanes_of(values.mapped.program, start)) {
+    const auto linear = kernel::linear_in(start, lane);
+    const auto slope = linear ? kernel::as_constant(linear->coefficient) : std::nullopt;
+    if (!slope) return 0;
+    start = linear->rest + tile::Index(*slope < 0 ? *slope * (tile::width_of(values.mapped.program, lane) - 1) : 0);
+  }
+  // slope · block + constant, of which whole steps are left out: max(0, slope / step · block − behind) of them.
+  if (start.terms.size() != 1 || start.terms[0].factors.size() != 1 || start.constant >= 0) return 0;
+  const auto block = start.terms[0].factors[0].symbol;
+  const int64_t slope = start.terms[0].coefficient;
+  if (block < 0 || values.mapped.program.symbols[block].kind != tile::SymbolKind::kGrid || slope <= 0 ||
+      slope % loop.step != 0)
+    return 0;
+  const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(values.mapped.program);
+  const int64_t steps = slope / loop.step, behind = (-start.constant + loop.step - 1) / loop.step,
+                blocks = (behind + steps - 1) / steps, many = ranges[block].high + 1 + blocks;
+  // Of numbers that are never negative: the quotient is 0 for the first `blocks`, and then 1.
+  const tile::Index shifted = kernel::symbol_index(block) + tile::Index(many - blocks);
+  const tile::Index left_out = kernel::modulo(shifted, many, ranges) * tile::Index(steps) +
+                               tile::Index(steps * blocks - behind);
+  return left_out * kernel::floor_divide(shifted, many, ranges) * tile::Index(loop.step);
 }
 
 tile::Value latest_of(Values& values, tile::Value number) {

@@ -11,7 +11,8 @@ namespace kw::lower {
 
 // An index f, free of the axis, such that points of the axis at and beyond f add nothing to any of these folds: maxima
 // of select(condition, x, -inf), and sums of what scales with the exponential of such a value (online.hpp), where the
-// condition compares the axis with f, alone or among others that must hold as well. (NaN and infinities that such a sum
+// condition compares the axis with f, alone or among others that must hold as well; select(condition, -inf, x) where it
+// compares with f what is left out. (NaN and infinities that such a sum
 // is multiplied with there do not come through.) nullopt where the folds do not all have the same f.
 std::optional<kernel::Index> first_needless(const kernel::Kernel& kernel, const std::vector<kernel::ExprId>& folds,
                                             kernel::Symbol axis);
@@ -25,6 +26,9 @@ kernel::ExprId stop_of(const kernel::Kernel& kernel, const std::vector<kernel::E
 // refused, as are folds of which no mask says where they have all they need.
 tile::Index bound_of(const Values& values, const MappedLoop& loop,
                      const std::optional<std::vector<kernel::ExprId>>& folds);
+
+// Where it may begin: 0, or what whole steps a mask leaves out before (a window that slides with the queries).
+tile::Index start_of(const Values& values, const MappedLoop& loop, const std::vector<kernel::ExprId>& folds);
 
 // The largest of a whole number's points in a block.
 tile::Value latest_of(Values& values, tile::Value number);

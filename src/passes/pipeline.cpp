@@ -27,6 +27,7 @@
 #include "passes/product_chains.hpp"
 #include "passes/rows_first.hpp"
 #include "passes/self_differences.hpp"
+#include "passes/shared_heads.hpp"
 #include "passes/statistics.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -51,6 +52,7 @@ constexpr Pass kPasses[] = {
     {"statistics", statistics, kReassociates},
     {"fold", fold},
     {"layout", layout},
+    {"shared_heads", shared_heads},
     {"exponents", exponents, kReassociates},
     {"identities", identities, kReassociates},
     {"extremes_first", extremes_first, kReassociates},

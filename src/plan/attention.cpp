@@ -181,9 +181,8 @@ class AttentionLowering {
     if (!scores || !values) return std::nullopt;
     const auto [weights, middle] = factors_of(graph_.nodes[found.values]);
     const ValueId operand = found.softmax == kNoNode ? weights : softmax_operand(graph_.nodes[found.softmax]);
-    if (operand == kNoValue || graph_.type(operand).shape != with_inner(values->batch, values->rows, values->depth) ||
-        !fits(*scores, *values) || !lies_like_its_root(facts_, operand) || !lies_like_its_root(facts_, weights) ||
-        !is_dense(*values))
+    if (operand == kNoValue || !has_scores_of(graph_.type(operand), *values) || !fits(*scores, *values) ||
+        !lies_like_its_root(facts_, operand) || !lies_like_its_root(facts_, weights) || !is_dense(*values))
       return std::nullopt;
 
     const std::set<NodeId> before_softmax = before(operand), before_values = before(weights);
@@ -225,9 +224,10 @@ class AttentionLowering {
     return dim == -1 || dim == graph_.type(operand).rank() - 1 ? operand : kNoValue;
   }
 
-  static Shape with_inner(Shape batch, int64_t rows, int64_t columns) {
-    batch.insert(batch.end(), {rows, columns});
-    return batch;
+  // Whatever its batch axes are: those of the products may be split into groups of heads.
+  static bool has_scores_of(const TensorType& type, const Product& values) {
+    return type.rank() > 1 && type.shape.back() == values.depth && type.shape[type.rank() - 2] == values.rows &&
+           type.elements() == values.batches() * values.rows * values.depth;
   }
 
   // Does the product read each of its left operand's elements, in the order of memory?

@@ -2,7 +2,8 @@
 //
 // 16-bit operands are multiplied as they are. Those in single precision are split first: each row of the left one and
 // each column of the right one is a power of two times the sum of two halves, and the product is three products of
-// halves (scheme fp16x3 of lower/schedule.hpp), more exact than a sum of f32 products. Where halves do not hold a row
+// halves (scheme fp16x3 of lower/schedule.hpp), more exact than a sum of f32 products. Products that PyTorch makes in
+// TF32 are one product of halves, which have as many digits (fp16x1). Where halves do not hold a row
 // (docs/precision.md), blocks are computed again in f32, by a kernel whose other blocks stop at once. Where blocks are
 // fewer than multiprocessors, several share out the depth (split-k), and a last kernel adds what they have summed.
 #include <algorithm>
@@ -15,8 +16,29 @@ namespace kw::plan {
 
 namespace {
 
-// The last two: fp16x3, whose longer operand, or both, are split where they are read.
-enum SchemeChoice : int64_t { kIeee = 0, kFp16x3 = 1, kStreamed = 2, kBothStreamed = 3 };
+// kStreamed, kBothStreamed: fp16x3, whose longer operand, or both, are split where they are read. kFp16x1 and what
+// follows: the same by one half.
+enum SchemeChoice : int64_t {
+  kIeee = 0,
+  kFp16x3 = 1,
+  kStreamed = 2,
+  kBothStreamed = 3,
+  kFp16x1 = 4,
+  kStreamedFp16x1 = 5,
+  kBothStreamedFp16x1 = 6
+};
+constexpr int64_t kToOneHalf = kFp16x1 - kFp16x3;
+
+// How single precision is multiplied: by three products of halves where PyTorch rounds nothing, whatever is asked for.
+struct Scheme {
+  SchemeChoice choice = kIeee;  // of those of fp16x3
+  bool one_half = false;
+};
+Scheme scheme_of(int64_t asked, const Product& product) {
+  if (product.left.dtype != DType::f32) return {};
+  const bool one_half = asked >= kFp16x1;
+  return {static_cast<SchemeChoice>(one_half ? asked - kToOneHalf : asked), one_half && product.rounded};
+}
 
 constexpr int64_t kLeastBlock = 16;          // of a dot in Triton
 constexpr int64_t kMostOfBlock = 128 * 256;  // results, where every block has whole rows: as many as registers hold
@@ -41,7 +63,12 @@ const ParameterTable& takes() {
       {.name = "bulk", .least = 0, .most = 1, .unsaid = 1, .powers_of_two = false, .tried = {0, 1}},
       {.name = "bulk_stores", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
       {.name = "consumers", .least = 1, .most = 2, .unsaid = 1, .powers_of_two = true, .tried = {1, 2}},
-      {.name = "scheme", .least = kIeee, .most = kBothStreamed, .unsaid = kFp16x3, .powers_of_two = false, .tried = {}},
+      {.name = "scheme",
+       .least = kIeee,
+       .most = kBothStreamedFp16x1,
+       .unsaid = kFp16x3,
+       .powers_of_two = false,
+       .tried = {}},
       {.name = "split_k",
        .least = 1,
        .most = kMostParts,
@@ -136,34 +163,46 @@ bool can_consume_streamed(const Product& product, int64_t many, int64_t few, con
          lies_along_depth(product, streamed_side(product));
 }
 
-// Operands of 16 bits, by pairs of blocks that share 256 columns and are stored by the bulk copy engine: 1.01 to 1.06
-// times as fast as cuBLAS for three matrices of transformers' layers, where one block of 128 rows is at 0.95 (H200).
+// Operands of 16 bits, or of one half each, by pairs of blocks that share 256 columns. Results of 16 bits are stored by
+// the bulk copy engine: 1.01 to 1.06 times as fast as cuBLAS for three matrices of transformers' layers, where one
+// block of 128 rows is at 0.95 (H200). Tiles of larger ones would take a stage each.
 std::optional<Parameters> pairs_of_halves(const LoweredGroup& group, const DeviceDescription& device) {
   const Product& product = *group.product;
   constexpr int64_t kDepth = 64, kColumns = 256;
   const int64_t blocks = product.batches() * ceil_divide(product.rows, kConsumers * kConsumerRows) *
                          ceil_divide(product.columns, kColumns);
-  if (!has_16_bits(product) || folded_dimension(group) || product.depth < kDepth || blocks < device.units ||
-      !can_consume(product, kConsumerRows, kColumns, device))
+  if ((!has_16_bits(product) && !product.rounded) || folded_dimension(group) || product.depth < kDepth ||
+      blocks < device.units || !can_consume(product, kConsumerRows, kColumns, device))
     return std::nullopt;
   int64_t bytes = 0;  // of a result, in all tensors that are stored
   for (const flat::Store& store : group.kernel.stores)
     bytes += size_of(group.kernel.buffers[store.access.buffer].dtype);
-  const int64_t tiles = kConsumers * kConsumerRows * kColumns * bytes,
+  const bool stores_bulk = bytes == 2;
+  const int64_t tiles = stores_bulk ? kConsumers * kConsumerRows * kColumns * bytes : 0,
                 of_stage = (kConsumers * kConsumerRows + kColumns) * kDepth * 2;
   constexpr int64_t kBarriers = 1024;
   const int64_t stages = std::min<int64_t>((device.shared_bytes - tiles - kBarriers) / of_stage, 4);
   if (stages < 2) return std::nullopt;
-  return Parameters{{"block_m", kConsumerRows}, {"block_n", kColumns}, {"block_k", kDepth}, {"stages", stages},
-                    {"num_warps", 4},           {"order", 8},          {"bulk", 1},         {"bulk_stores", 1},
-                    {"consumers", kConsumers},  {"scheme", kIeee},     {"split_k", 1}};
+  return Parameters{{"block_m", kConsumerRows},
+                    {"block_n", kColumns},
+                    {"block_k", kDepth},
+                    {"stages", stages},
+                    {"num_warps", 4},
+                    {"order", 8},
+                    {"bulk", 1},
+                    {"bulk_stores", stores_bulk ? 1 : 0},
+                    {"consumers", kConsumers},
+                    {"scheme", product.rounded ? kFp16x1 : kIeee},
+                    {"split_k", 1}};
 }
 
 // The largest blocks of which every multiprocessor has one.
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
-  if (auto pairs = pairs_of_halves(group, device)) return std::move(*pairs);
   const Product& product = *group.product;
   const bool split = product.left.dtype == DType::f32, folds = folded_dimension(group).has_value();
+  // One half is multiplied as operands of 16 bits are: nothing is added beside the tensor cores' own sums.
+  const bool in_two = split && !product.rounded;
+  const int64_t to_scheme = product.rounded ? kToOneHalf : 0;
   if (can_stream(product, device) && !folds) {
     const int64_t few = std::max(next_power_of_two(std::min(product.rows, product.columns)), kLeastBlock);
     const bool right = streamed_side(product) == Side::kRight;
@@ -180,18 +219,19 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
             {"order", 8},
             {"bulk", 1},
             {"consumers", together},
-            {"scheme", kStreamed},
+            {"scheme", kStreamed + to_scheme},
             {"split_k", parts_for(product, kDepth, blocks, device)}};
   }
+  if (auto pairs = pairs_of_halves(group, device)) return std::move(*pairs);
   int64_t rows = std::clamp<int64_t>(next_power_of_two(product.rows), kLeastBlock, 128),
-          columns = std::clamp<int64_t>(next_power_of_two(product.columns), kLeastBlock, split && !folds ? 128 : 256);
+          columns = std::clamp<int64_t>(next_power_of_two(product.columns), kLeastBlock, in_two && !folds ? 128 : 256);
   if (folds) rows = std::min(rows, std::max<int64_t>(128 * 128 / columns, 64));
   const auto blocks = [&] {
     return product.batches() * ceil_divide(product.rows, rows) * ceil_divide(product.columns, columns);
   };
   int64_t depth = std::clamp<int64_t>(next_power_of_two(product.depth), kLeastBlock, 64);
   const auto consume = [&] {
-    return split && !folds && rows == kConsumers * kConsumerRows && columns == rows &&
+    return in_two && !folds && rows == kConsumers * kConsumerRows && columns == rows &&
            can_consume(product, kConsumerRows, columns, device);
   };
   // Short sums: several small blocks for each multiprocessor, so that one stores while another multiplies.
@@ -204,7 +244,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   const bool is_long = product.depth >= kManyParts * kLeastOfPart;
   while (!is_long && blocks() < device.units && rows * columns > 64 * 64 && rows > kLeastBlock)
     (columns >= rows && !folds ? columns : rows) /= 2;
-  const auto stages = [&] { return device.operand_bytes() / ((rows + columns) * depth * 2 * (split ? 2 : 1)); };
+  const auto stages = [&] { return device.operand_bytes() / ((rows + columns) * depth * 2 * (in_two ? 2 : 1)); };
   while (stages() < 1 && depth > kLeastBlock) depth /= 2;
   // Short sums are stored as often as they are loaded for: a stage less, and consumers go on while the engine stores.
   const int64_t of_stage = (rows + columns) * depth * 4,
@@ -229,7 +269,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"num_warps", rows * columns >= 128 * 128 ? 8 : 4},
           {"order", 8},
           {"bulk", is_short ? 0 : 1},
-          {"scheme", split ? kFp16x3 : kIeee},
+          {"scheme", split ? kFp16x3 + to_scheme : kIeee},
           {"split_k", parts_for(product, depth, blocks(), device)}};
 }
 
@@ -254,6 +294,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const ParameterTable& table = takes();
   const Product& product = *group.product;
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
+  const Scheme scheme = scheme_of(read("scheme"), product);
   ContractionBlocks blocks{.rows = read("block_m"),
                            .columns = read("block_n"),
                            .depth = read("block_k"),
@@ -262,7 +303,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                            .neighbours = read("order"),
                            .bulk = read("bulk") != 0,
                            .bulk_stores = read("bulk_stores") != 0,
-                           .halves = product.left.dtype == DType::f32 && read("scheme") != kIeee,
+                           .halves = scheme.choice != kIeee,
+                           .one_half = scheme.one_half,
                            .streamed = {},
                            .parts = parts_of(product, read("block_k"), read("split_k"))};
   blocks.whole_rows = folded_dimension(group).has_value();
@@ -275,12 +317,12 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const bool once = side == Side::kRight ? product.rows <= blocks.rows : product.columns <= blocks.columns,
              can_stream = blocks.halves && (!blocks.whole_rows || blocks.parts > 1) &&
                           product.depth % blocks.depth == 0;
-  if (can_stream && read("scheme") == kStreamed && once) blocks.streamed = {side};
-  if (can_stream && read("scheme") == kBothStreamed) blocks.streamed = {Side::kLeft, Side::kRight};
+  if (can_stream && scheme.choice == kStreamed && once) blocks.streamed = {side};
+  if (can_stream && scheme.choice == kBothStreamed) blocks.streamed = {Side::kLeft, Side::kRight};
   const auto [many, few] = side == Side::kRight ? std::pair(blocks.columns, blocks.rows)
                                                 : std::pair(blocks.rows, blocks.columns);
   const bool consumes = blocks.streamed.empty()
-                            ? (read("scheme") == kFp16x3 || has_16_bits(product)) && !blocks.whole_rows &&
+                            ? (scheme.choice == kFp16x3 || has_16_bits(product)) && !blocks.whole_rows &&
                                   can_consume(product, blocks.rows, blocks.columns, device)
                             : blocks.streamed.size() == 1 && can_consume_streamed(product, many, few, device);
   if (read("consumers") > 1 && consumes) {

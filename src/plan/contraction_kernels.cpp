@@ -34,7 +34,7 @@ class Contraction : ProductKernels {
     } else if (blocks_.halves) {
       KW_ASSERT(product_.left.dtype == DType::f32, "what is not in single precision is split into halves");
       const Product parts = in_parts();
-      const SplitOperand left = split(parts, Side::kLeft), right = split(parts, Side::kRight);
+      const SplitOperand left = split(parts, Side::kLeft, kind()), right = split(parts, Side::kRight, kind());
       multiply(&left, &right, false);
       multiply(&left, &right, true);
     } else {
@@ -60,6 +60,9 @@ class Contraction : ProductKernels {
     if (lies_along_depth(Side::kLeft)) return {Axis::kRow, Axis::kDepth, Axis::kColumn};
     return {Axis::kDepth, Axis::kRow, Axis::kColumn};
   }
+
+  Halves kind() const { return blocks_.one_half ? Halves::kOne : Halves::kTwo; }
+  lower::Scheme scheme() const { return blocks_.one_half ? lower::Scheme::kIeee : lower::Scheme::kFp16x3; }
 
   bool has_parts() const { return blocks_.parts > 1; }
   int64_t depth_of_part() const { return product_.depth / blocks_.parts; }
@@ -178,7 +181,7 @@ class Contraction : ProductKernels {
     std::optional<SplitOperand> kept;
     std::vector<Streamed> streamed;
     for (const Side side : {Side::kLeft, Side::kRight})
-      if (!is_streamed(side)) kept = split(product_, side);
+      if (!is_streamed(side)) kept = split(product_, side, kind());
     for (const Side side : blocks_.streamed) {
       Streamed one{side, 0, has_parts() ? Shape{blocks_.parts} : Shape{}};
       one.shape.insert(one.shape.end(), product_.batch.begin(), product_.batch.end());
@@ -221,10 +224,12 @@ class Contraction : ProductKernels {
       rows.push_back(halves_of_row(build, operand(draft, product_, one.side, symbols), symbols.depth, blocks_.depth,
                                    kept                      ? ""
                                    : one.side == Side::kLeft ? "left_"
-                                                             : "right_"));
+                                                             : "right_",
+                                   kind()));
     const auto factor = [&](Side side) {
       for (size_t place = 0; place < streamed.size(); ++place)
-        if (streamed[place].side == side) return rows[place].scaled;
+        if (streamed[place].side == side)
+          return blocks_.one_half ? build.cast(DType::f16, rows[place].scaled) : rows[place].scaled;
       return halves(draft, *kept, symbols);
     };
     const ExprId left = factor(Side::kLeft), right = factor(Side::kRight);
@@ -294,7 +299,7 @@ class Contraction : ProductKernels {
       schedule.axes.push_back({.mapping = Mapping::kLoop, .width = 1, .stages = blocks_.stages});
       schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.depth});
     }
-    schedule.scheme = lower::Scheme::kFp16x3;
+    schedule.scheme = scheme();
     schedule.bulk = blocks_.bulk;
     if (blocks_.consumers > 1)
       schedule.consumers = {is_streamed(Side::kRight) ? "column" : "row", blocks_.consumers, blocks_.programs};
@@ -385,7 +390,7 @@ class Contraction : ProductKernels {
                                  .stages = again ? 0 : blocks_.stages});
     }
     if (!folds_rows()) schedule.order = {.grouped = "row", .along = "column", .count = blocks_.neighbours};
-    schedule.scheme = halves ? lower::Scheme::kFp16x3 : lower::Scheme::kIeee;
+    schedule.scheme = halves ? scheme() : lower::Scheme::kIeee;
     schedule.bulk = !again && blocks_.bulk && (halves || size_of(product_.left.dtype) == 2);
     schedule.bulk_stores = !again && blocks_.bulk_stores;
     if (!again && blocks_.consumers > 1) schedule.consumers = {"row", blocks_.consumers, blocks_.programs};

@@ -8,6 +8,7 @@
 #include "ir/op_registry.hpp"
 #include "plan/domain.hpp"
 #include "plan/estimate.hpp"
+#include "plan/rounded_values.hpp"
 
 namespace kw {
 namespace {
@@ -81,6 +82,7 @@ double seconds_of(const Graph& graph, const Node& node, const DeviceDescription&
     if (result == kNoValue) continue;
     if (size_of(graph.type(result).dtype) == 2) rate = device.half_flops * kLibraryShare;
     else if (convolves && graph.tf32_convolutions) rate = device.half_flops * kLibraryShareOfTf32Convolutions;
+    else if (plan::rounds_operands(graph, node)) rate = device.half_flops / 2 * kLibraryShare;
     break;
   }
   return std::max(bytes_moved(graph, node) / std::max(device.copy_bytes_per_second, 1.0),

@@ -26,6 +26,8 @@ constexpr double kLibraryShareOfConvolutions = 0.13, kLibraryShareIn16Bits = 0.3
 constexpr double kLibraryShareOfOneTap = 0.2;  // in TF32, where the layout stays: 138 GFLOP took 0.78 ms on an H100
 constexpr double kLibraryShareOfMemory = 0.4, kLibraryShareDepthwise = 0.2;  // in those with several taps
 constexpr double kLibraryShareInterleaved = 0.15;  // in transposed ones with stride: 848 MB take 1.6 ms on an H200
+// Tensor cores multiply TF32 half as fast as halves, whose rate is one that power limits.
+constexpr double kTf32OverHalves = 0.6;
 constexpr double kLibraryShareOfExactConvolutions = 0.5;  // of the rate of f32
 // Of those in groups, a kernel for each, on an H100: 0.1 GFLOP took 47 µs, 3.2 GFLOP 270.
 constexpr double kLibrarySecondsOfGroup = 40e-6, kLibraryShareOfGroups = 0.2;
@@ -94,9 +96,10 @@ class ProductJoiner {
     return device_.launch_seconds + plan::bytes_moved(facts_, group.nodes, outputs) / device_.copy_bytes_per_second;
   }
 
-  // Of the library's products.
-  double rate_of(DType dtype) const {
-    if (dtype == DType::f32) return device_.fp32_flops;
+  // Of the library's products. `rounded`: to TF32.
+  double rate_of(DType dtype, bool rounded) const {
+    if (dtype == DType::f32)
+      return rounded ? std::max(device_.fp32_flops, kTf32OverHalves * device_.half_flops) : device_.fp32_flops;
     if (device_.half_flops > 0) return device_.half_flops;
     return (dtype == DType::bf16 ? rates_.bf16 : rates_.f16) * device_.fp32_flops;
   }
@@ -117,8 +120,9 @@ class ProductJoiner {
     const double elements = static_cast<double>(product.batches()) *
                             static_cast<double>(product.columns * product.depth);
     const double layout = tiles ? elements * rates_.seconds_of_element / static_cast<double>(device_.units) : 0;
-    return device_.launch_seconds + std::max(flops / (rates_.products * rate_of(product.left.dtype)) + layout,
-                                             bytes / device_.copy_bytes_per_second);
+    return device_.launch_seconds +
+           std::max(flops / (rates_.products * rate_of(product.left.dtype, product.rounded)) + layout,
+                    bytes / device_.copy_bytes_per_second);
   }
 
   double library_seconds_of_attention(const Node& node) const {

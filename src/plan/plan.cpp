@@ -12,6 +12,7 @@
 #include "plan/group_kinds.hpp"
 #include "plan/domain.hpp"
 #include "plan/group_lowering.hpp"
+#include "plan/repeated_kernels.hpp"
 #include "plan/scatters.hpp"
 #include "support/error.hpp"
 #include "tile/text.hpp"
@@ -389,6 +390,7 @@ Program make_program(const Graph& graph, const Schedule& schedule, const DeviceD
   const std::map<ValueId, Place> places = places_of(facts, schedule);
   Program program = places.empty() ? ProgramBuilder(graph, schedule, places, device).build()
                                    : ProgramBuilder(with_places(graph, places), schedule, places, device).build();
+  program = with_each_kernel_once(std::move(program));
   program.graphs = schedule.graphs && why_not_captured(graph, program).empty();
   lower_for(target_of(device), program);
   return program;

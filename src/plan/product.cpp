@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/rounded_values.hpp"
+
 namespace kw::plan {
 namespace {
 
@@ -165,6 +167,7 @@ std::optional<Product> product_of(const GraphFacts& facts, NodeId id, bool all_a
   product.beta = node.number("beta", 1.0);
   // PyTorch reads nothing of an addend that counts for nothing.
   if (product.beta == 0.0) product.addend.reset();
+  product.rounded = rounds_operands(graph, node);
   if (!all_axes) BatchAxes(product).simplify();
   return product;
 }

@@ -38,6 +38,7 @@ struct Product {
   ProductOperand left, right;
   std::optional<ProductOperand> addend;
   double alpha = 1.0, beta = 1.0;
+  bool rounded = false;  // PyTorch may round operands in f32 to TF32's 11 digits
 
   int64_t batches() const { return kw::product(batch); }
   Shape result_shape() const;

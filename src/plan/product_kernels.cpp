@@ -22,10 +22,11 @@ namespace {
 
 constexpr int64_t kRowAlignment = 8;     // halves: 16 bytes, as the bulk copy engine wants the beginnings of rows
 constexpr int64_t kLongestTile = 16384;  // of a row that is split in one step
-// A row has small numbers where more than a few lie so far below its largest that their second half is subnormal
-// (docs/precision.md).
-constexpr double kSmall = 0x1p-4, kLarge = 0x1p2;      // of the scaled row, whose largest is 2^14 to 2^15
-constexpr int64_t kShareOfFew = 64, kLeastLarge = 32;  // few: a 64th
+// A row has small numbers where more than a few lie so far below its largest that their second half, or their only one,
+// is subnormal (docs/precision.md).
+constexpr double kSmall = 0x1p-4, kSmallOfOne = 0x1p-15, kLarge = 0x1p2;  // of the scaled row, whose largest is 2^14 to
+                                                                          // 2^15
+constexpr int64_t kShareOfFew = 64, kLeastLarge = 32;                     // few: a 64th
 
 std::string identifier(std::string text) {
   for (char& c : text)
@@ -247,7 +248,7 @@ std::vector<kernel::Index> ProductSymbols::places_of_part(std::vector<kernel::In
 // Numbers are counted by clamps to between 0 and 1, not by comparisons, for which a multiprocessor has half as many
 // units as for additions: those near the largest not before they surely are, small ones as soon as they may be.
 LostDigits lost_digits(kernel::Builder& build, ExprId scaled, const std::vector<Symbol>& along, int64_t count,
-                       const std::string& before) {
+                       const std::string& before, Halves halves) {
   using kernel::ScalarOp;
   const auto number = [&](double value) { return build.constant(DType::f32, value); };
   const auto times = [&](ExprId a, ExprId b) { return build.op(ScalarOp::kMul, {a, b}); };
@@ -258,8 +259,9 @@ LostDigits lost_digits(kernel::Builder& build, ExprId scaled, const std::vector<
   const auto sum = [&](const std::string& name, ExprId value) {
     return build.named(before + name, build.reduce(kernel::ReduceOp::kSum, {value}, along));
   };
+  const double small_size = halves == Halves::kTwo ? kSmall : kSmallOfOne;
   const ExprId size = build.op(ScalarOp::kAbs, {scaled});
-  const ExprId is_small = clamped(build.op(ScalarOp::kSub, {number(2.0), times(size, number(1.0 / kSmall))}));
+  const ExprId is_small = clamped(build.op(ScalarOp::kSub, {number(2.0), times(size, number(1.0 / small_size))}));
   // Twice, since the smallest number is 2^-149.
   const ExprId is_not_zero = clamped(times(clamped(times(size, number(0x1p127))), number(0x1p127)));
   const ExprId small = sum("small", times(is_small, is_not_zero)),
@@ -275,8 +277,8 @@ LostDigits lost_digits(kernel::Builder& build, ExprId scaled, const std::vector<
   };
 }
 
-HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, Symbol along, int64_t count,
-                          const std::string& before) {
+HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, Symbol along, int64_t count, const std::string& before,
+                          Halves of) {
   using kernel::ScalarOp;
   const auto number = [&](double value) { return build.constant(DType::f32, value); };
   const ExprId largest = build.named(
@@ -288,7 +290,7 @@ HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, Symbol along, in
   const ExprId factor = build.named(
       before + "factor", build.op(ScalarOp::kExp2, {build.op(ScalarOp::kSub, {number(14.0), halves.exponent})}));
   halves.scaled = build.named(before + "scaled", build.op(ScalarOp::kMul, {value, factor}));
-  const LostDigits lost = lost_digits(build, halves.scaled, {along}, count, before);
+  const LostDigits lost = lost_digits(build, halves.scaled, {along}, count, before, of);
   halves.near = lost.near;
   halves.has_small = lost.has_small;
   halves.loses = lost.loses;
@@ -393,29 +395,32 @@ bool ProductKernels::is_aligned(int value, int64_t offset, DType dtype) const {
   return aligned;
 }
 
-SplitOperand ProductKernels::split(const Product& product, Side side) {
+SplitOperand ProductKernels::split(const Product& product, Side side, Halves of) {
   const ProductOperand& operand = side == Side::kLeft ? product.left : product.right;
   SplitOperand made;
   made.side = side;
   made.name = operand.name;
+  made.halves = of;
+  const bool two = of == Halves::kTwo;
   made.dimensions = dimensions_of(product, side);
   const std::vector<OperandDimension> written = padded(made.dimensions);
   const Shape shape = extents_of(written), strides = padded_strides(made.dimensions);
   const Shape scale_shape = extents_of(without_depth(made.dimensions)), scale_strides = contiguous_strides(scale_shape);
   made.high = scratch(made.name + "_high", DType::f16, shape, strides);
-  made.low = scratch(made.name + "_low", DType::f16, shape, strides);
+  if (two) made.low = scratch(made.name + "_low", DType::f16, shape, strides);
   made.scale = scratch(made.name + "_scale", DType::f32, scale_shape, scale_strides);
   made.large = scratch(made.name + "_large", DType::i32, scale_shape, scale_strides);
   made.needs = scratch(made.name + "_needs", DType::i32, scale_shape, scale_strides);
 
   KernelDraft draft("split_" + identifier(made.name) + "_kernel",
-                    side == Side::kLeft ? "Each row as a power of two times the sum of two halves."
-                                        : "Each column as a power of two times the sum of two halves.");
+                    std::string(side == Side::kLeft ? "Each row" : "Each column") + " as a power of two times " +
+                        (two ? "the sum of two halves." : "a half."));
   const ProductSymbols symbols = declare(draft, written, side);
   const int x = draft.buffer(operand.name, operand.dtype, extents_of(made.dimensions), strides_of(made.dimensions),
                              kernel::BufferRole::kInput, operand.root, operand.offset);
   const int high = draft.buffer("high", DType::f16, shape, strides, kernel::BufferRole::kOutput, -1 - made.high);
-  const int low = draft.buffer("low", DType::f16, shape, strides, kernel::BufferRole::kOutput, -1 - made.low);
+  const int low = two ? draft.buffer("low", DType::f16, shape, strides, kernel::BufferRole::kOutput, -1 - made.low)
+                      : -1;
   const auto of_rows = [&](const std::string& name, DType dtype, int scratch) {
     return draft.buffer(name, dtype, scale_shape, scale_strides, kernel::BufferRole::kOutput, -1 - scratch);
   };
@@ -428,11 +433,14 @@ SplitOperand ProductKernels::split(const Product& product, Side side) {
   if (const int64_t extent = made.dimensions.back().extent; extent < written.back().extent)
     inside = build.op(kernel::ScalarOp::kLess, {build.index(places.back()), build.constant(DType::i32, extent)});
   const ExprId has_row = written.back().role == OperandDimension::Role::kOuter ? inside : kernel::kNoExpr;
-  const HalvesOfRow halves = halves_of_row(build, draft.load(x, places, 0.0, inside), symbols.depth, product.depth);
-  const ExprId first = build.named("first_half", build.cast(DType::f16, halves.scaled));
-  const ExprId rest = build.op(kernel::ScalarOp::kSub, {halves.scaled, build.cast(DType::f32, first)});
+  const HalvesOfRow halves = halves_of_row(build, draft.load(x, places, 0.0, inside), symbols.depth, product.depth, "",
+                                           of);
+  const ExprId first = build.named(two ? "first_half" : "half", build.cast(DType::f16, halves.scaled));
   draft.store(high, places, first);
-  draft.store(low, places, build.cast(DType::f16, rest));
+  if (two) {
+    const ExprId rest = build.op(kernel::ScalarOp::kSub, {halves.scaled, build.cast(DType::f32, first)});
+    draft.store(low, places, build.cast(DType::f16, rest));
+  }
   draft.store(scale, row, scale_back(build, halves.exponent), has_row);
   draft.store(large, row, halves.near, has_row);
   const ExprId all = build.constant(DType::i32, product.depth), none = build.constant(DType::i32, int64_t{-1});
@@ -449,10 +457,13 @@ ExprId ProductKernels::halves(KernelDraft& draft, const SplitOperand& split, con
   const auto half = [&](const std::string& name, int scratch) {
     const int buffer = draft.buffer(split.name + name, DType::f16, extents_of(split.dimensions),
                                     padded_strides(split.dimensions), kernel::BufferRole::kInput, -1 - scratch);
-    return draft.build.cast(DType::f32, draft.load(buffer, places));
+    return draft.load(buffer, places);
   };
   const ExprId high = half("_high", split.high);
-  return draft.build.op(kernel::ScalarOp::kAdd, {high, half("_low", split.low)});
+  if (split.halves == Halves::kOne) return high;
+  const auto wide = [&](ExprId value) { return draft.build.cast(DType::f32, value); };
+  const ExprId first = wide(high);
+  return draft.build.op(kernel::ScalarOp::kAdd, {first, wide(half("_low", split.low))});
 }
 
 ExprId ProductKernels::of_row(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols,

@@ -29,11 +29,15 @@ struct OperandDimension {
 // In the order of memory, so that the last is the one along which neighbours lie side by side.
 std::vector<OperandDimension> dimensions_of(const Product& product, Side side);
 
+// What stands for a number in single precision on tensor cores: the sum of two halves, or one, with TF32's 11 digits.
+enum class Halves { kTwo, kOne };
+
 // An operand as halves, in tensors of the group's own.
 struct SplitOperand {
   Side side = Side::kLeft;
   std::string name;
-  int high = 0, low = 0, scale = 0, large = 0, needs = 0;  // scratch
+  Halves halves = Halves::kTwo;
+  int high = 0, low = 0, scale = 0, large = 0, needs = 0;  // scratch; of one half there is no `low`
   std::vector<OperandDimension> dimensions;
 };
 
@@ -55,22 +59,22 @@ struct ProductSymbols {
 };
 
 // Of `count` numbers along these axes, scaled so that the largest lies between 2^14 and 2^15: how many at least are
-// near the largest; whether more than a few are so small that sums of two halves lose digits of them; and whether these
-// count whatever they are multiplied by, for few are near the largest (docs/precision.md). `before`: what their names
-// begin with.
+// near the largest; whether more than a few are so small that sums of two halves (or one half) lose digits of them; and
+// whether these count whatever they are multiplied by, for few are near the largest (docs/precision.md). `before`: what
+// their names begin with.
 struct LostDigits {
   kernel::ExprId near, has_small, loses;
 };
 LostDigits lost_digits(kernel::Builder& build, kernel::ExprId scaled, const std::vector<kernel::Symbol>& along,
-                       int64_t count, const std::string& before = "");
+                       int64_t count, const std::string& before = "", Halves halves = Halves::kTwo);
 
-// A row (column) as a power of two times a sum of halves: `scaled` = value · 2^(14 − exponent), whose largest lies
-// between 2^14 and 2^15. The others: LostDigits.
+// A row (column) as a power of two times a sum of halves, or a half: `scaled` = value · 2^(14 − exponent), whose
+// largest lies between 2^14 and 2^15. The others: LostDigits.
 struct HalvesOfRow {
   kernel::ExprId exponent, scaled, near, has_small, loses;
 };
 HalvesOfRow halves_of_row(kernel::Builder& build, kernel::ExprId value, kernel::Symbol along, int64_t count,
-                          const std::string& before = "");
+                          const std::string& before = "", Halves halves = Halves::kTwo);
 // 2^(exponent − 14): what `scaled` is to be multiplied by.
 kernel::ExprId scale_back(kernel::Builder& build, kernel::ExprId exponent);
 
@@ -118,12 +122,14 @@ class ProductKernels {
   int scratch(const std::string& name, DType dtype, const Shape& shape, const Shape& strides);
   void finish(KernelDraft& draft, const lower::KernelSchedule& schedule);
 
-  // x = scale · (high + low), where the largest of a row (column) over its scale lies between 2^14 and 2^15. What is
+  // x = scale · (high + low), or scale · high, where the largest of a row (column) over its scale lies between 2^14 and
+  // 2^15. What is
   // smaller than 2^-112 counts as that: nothing that f32 could tell from zero in a product is lost. A row with a NaN
   // has that for its scale, one with an infinity that. `large` is how many of a row's numbers are near its largest. A
   // row that has small ones `needs` another that has more than so many: then large ones meet, and what is lost is
   // little beside their product (docs/precision.md). It is −1 where no digits are lost.
-  SplitOperand split(const Product& product, Side side);
+  SplitOperand split(const Product& product, Side side, Halves halves = Halves::kTwo);
+  // The sum of two halves in f32, or the one half.
   static kernel::ExprId halves(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols);
   // A number for each row (column): its scale, or its `large` or `needs`.
   static kernel::ExprId scale(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols);

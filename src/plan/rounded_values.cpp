@@ -18,6 +18,13 @@ bool is_single(const Graph& graph, ValueId value) {
   return type.dtype == DType::f32 && type.device.starts_with("cuda");
 }
 
+// Of matrices, not of one with a vector, for which cuBLAS has kernels that round nothing.
+bool rounds_product(const Graph& graph, const Node& node) {
+  if (!graph.tf32_products || node.results.size() != 1) return false;
+  const TensorType& type = graph.type(node.results[0]);
+  return type.dtype == DType::f32 && type.rank() > 1 && type.shape.back() > 1 && type.elements() > type.shape.back();
+}
+
 // The largest of its operands have to be rounded.
 bool is_made_of_rounded(const Graph& graph, const Node& node, const std::vector<bool>& rounded) {
   int64_t largest = 0, largest_rounded = 0;
@@ -32,6 +39,7 @@ bool is_made_of_rounded(const Graph& graph, const Node& node, const std::vector<
 }  // namespace
 
 bool rounds_operands(const Graph& graph, const Node& node) {
+  if (class_of(node.op) == OpClass::kContraction) return rounds_product(graph, node);
   if (class_of(node.op) != OpClass::kConvolution || !graph.tf32_convolutions) return false;
   const ValueId input = node.value("input"), weight = node.value("weight");
   if (input == kNoValue || weight == kNoValue || graph.type(input).dtype != DType::f32) return false;
@@ -45,7 +53,8 @@ bool rounds_operands(const Graph& graph, const Node& node) {
 std::vector<bool> rounded_values(const Graph& graph) {
   std::vector<bool> rounded(graph.values.size(), false);
   for (const Node& node : graph.nodes) {
-    const bool rounds = rounds_operands(graph, node) && node.integer("groups", 1) == 1;
+    const bool rounds = rounds_operands(graph, node) &&
+                        (class_of(node.op) != OpClass::kConvolution || node.integer("groups", 1) == 1);
     if (!rounds && !is_made_of_rounded(graph, node, rounded)) continue;
     for (const ValueId result : node.results)
       if (result != kNoValue) rounded[result] = is_single(graph, result);

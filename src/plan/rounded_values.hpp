@@ -1,5 +1,5 @@
-// Values of a graph that come of convolutions whose operands PyTorch rounds to TF32's 11 digits: last places of
-// functions of them say nothing.
+// Values of a graph that come of convolutions and matrix products whose operands PyTorch rounds to TF32's 11 digits:
+// last places of functions of them say nothing.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace kw::plan {
 
-// Does PyTorch round what the node multiplies to TF32's 11 digits? Convolutions in f32, where it may; not where it has
-// kernels of its own for them (groups, three dimensions with few channels).
+// Does PyTorch round what the node multiplies to TF32's 11 digits? Convolutions and products of matrices in f32, where
+// it may; not convolutions for which it has kernels of its own (groups, three dimensions with few channels).
 bool rounds_operands(const Graph& graph, const Node& node);
 
-// [value] Is it such a convolution's result, or made of such values (not one in groups, which few of them round), with
+// [value] Is it such a node's result, or made of such values (not one in groups, which few of them round), with
 // nothing beside them but integers and smaller tensors (bias, scale, statistics)? Of graphs on a GPU.
 std::vector<bool> rounded_values(const Graph& graph);
 

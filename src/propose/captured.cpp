@@ -45,4 +45,8 @@ Graph captured_graph(Session& session, const std::string& problem, const std::st
   }
 }
 
+void allow_tf32_under(std::string_view policy, Graph& graph) {
+  if (policy != "reference") graph.tf32_convolutions = graph.tf32_products = policy == "relaxed";
+}
+
 }  // namespace kw

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "ir/graph.hpp"
 #include "judge/session.hpp"
@@ -12,5 +13,9 @@ namespace kw {
 // Throws kUser with PyTorch's own message where the model cannot be run, kInternal where only tracing or reading it
 // fails.
 Graph captured_graph(Session& session, const std::string& problem, const std::string& size, const std::string& device);
+
+// What PyTorch may round to TF32, as the tolerance policy has it: under "reference" as the module is captured, under
+// "ieee" nothing, under "relaxed" products and convolutions.
+void allow_tf32_under(std::string_view policy, Graph& graph);
 
 }  // namespace kw

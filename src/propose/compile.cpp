@@ -108,7 +108,7 @@ std::string name_of(Caution caution) {
   switch (caution) {
     case Caution::kNone: return "fused";
     case Caution::kNoGraphs: return "no-graphs";
-    case Caution::kExactConvolutions: return "exact-convolutions";
+    case Caution::kExactProducts: return "exact-products";
     case Caution::kLibraryRandom: return "library-random";
     case Caution::kUnfused: return "unfused";
     case Caution::kLibrary: return "library";
@@ -155,11 +155,13 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   };
   PassOptions passes = options.passes;
   if (options.caution >= Caution::kLibraryRandom) passes.disabled.emplace_back("random_masks");
-  if (options.caution >= Caution::kExactConvolutions) graph.tf32_convolutions = false;
+  if (options.caution >= Caution::kExactProducts) graph.tf32_convolutions = graph.tf32_products = false;
   // A norm that nothing is fused with is one operator; and what the algebra makes of infinities may be what failed.
   if (options.caution >= Caution::kUnfused)
     passes.disabled.insert(passes.disabled.end(), {"statistics", "linear_sums", "convolution_sums", "position_means",
                                                    "product_chains", "self_differences"});
+  // The library's attention may be slower with shared heads.
+  if (options.caution == Caution::kLibrary) passes.disabled.emplace_back("shared_heads");
   compiled.passes = run_passes(graph, passes);
   if (options.caution == Caution::kUnfused || options.caution == Caution::kLibrary) separate_groups(graph);
   compiled.graph = std::move(graph);

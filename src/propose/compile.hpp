@@ -17,16 +17,16 @@ namespace kw {
 
 // How far the compiler trusts itself. When a candidate fails its verification the next level is tried.
 enum class Caution {
-  kNone,               // fused, as the scheduler thinks best
-  kExactConvolutions,  // the same, but what enters convolutions in f32 is not rounded, as PyTorch's TF32 would
-  kNoGraphs,           // the same without a CUDA graph, as is everything below
-  kLibraryRandom,      // and all random numbers are the library's
-  kUnfused,            // one group per node
-  kLibrary,            // every node a library call
+  kNone,           // fused, as the scheduler thinks best
+  kExactProducts,  // the same, but what is multiplied in f32 is not rounded, as PyTorch's TF32 would
+  kNoGraphs,       // the same without a CUDA graph, as is everything below
+  kLibraryRandom,  // and all random numbers are the library's
+  kUnfused,        // one group per node
+  kLibrary,        // every node a library call
 };
-inline constexpr Caution kCautions[] = {Caution::kNone,          Caution::kExactConvolutions, Caution::kNoGraphs,
-                                        Caution::kLibraryRandom, Caution::kUnfused,           Caution::kLibrary};
-std::string name_of(Caution caution);  // "fused", "exact-convolutions", "no-graphs", "library-random", "unfused",
+inline constexpr Caution kCautions[] = {Caution::kNone,          Caution::kExactProducts, Caution::kNoGraphs,
+                                        Caution::kLibraryRandom, Caution::kUnfused,       Caution::kLibrary};
+std::string name_of(Caution caution);  // "fused", "exact-products", "no-graphs", "library-random", "unfused",
                                        // "library"
 
 // Whether kernel_forward is captured into a CUDA graph.

@@ -207,6 +207,7 @@ class SearchRun : public search::Evaluator {
     RaceRequest request{.problem = request_.problem,
                         .size = request_.size,
                         .device = request_.device,
+                        .policy = request_.policy,
                         .runners = {{anchor_, true}},
                         .seed = request_.seed,
                         .budget_seconds = kRaceSecondsEach * static_cast<double>(racing.size() + 1),

@@ -130,7 +130,7 @@ class Optimisation {
   void capture() {
     const double began = seconds_now();
     graph_ = captured_graph(session(), file_.path, file_.size, device());
-    if (options_.policy == "ieee") graph_.tf32_convolutions = false;
+    allow_tf32_under(options_.policy, graph_);
     add_seconds("capture", began);
   }
 

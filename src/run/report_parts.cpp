@@ -11,6 +11,7 @@
 #include "ir/op_registry.hpp"
 #include "measure/roofline.hpp"
 #include "measure/statistics.hpp"
+#include "plan/rounded_values.hpp"
 #include "support/json_fields.hpp"
 #include "target/target.hpp"
 
@@ -30,6 +31,11 @@ std::optional<double> share_of_bound(const OutputVerdict& output) {
     share = std::max(share, error / bound);
   }
   return share;
+}
+
+bool is_product_in_tf32(const Graph& graph, const Node& node) {
+  return class_of(node.op) == OpClass::kContraction && plan::rounds_operands(graph, node) &&
+         graph.type(node.results.front()).device != "cpu";
 }
 
 // What cannot be avoided: each input that is read, read once; each output written once; the products.
@@ -54,7 +60,7 @@ Work work_of(const Graph& graph) {
       case DType::f16: work.precision = "fp16"; break;
       case DType::bf16: work.precision = "bf16"; break;
       case DType::f64: work.precision = "fp64"; break;
-      default: work.precision = "fp32"; break;
+      default: work.precision = is_product_in_tf32(graph, node) ? "tf32" : "fp32"; break;
     }
   }
   return work;

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import pytest
 import torch
 import torch.nn.functional as F
-from contraction_cases import CASES, FOLDS, PARTS, PARTS_OF_HALVES, STREAMS, Case, fault_of, strewn, transposed
+from contraction_cases import (
+    CASES,
+    FOLDS,
+    PARTS,
+    PARTS_OF_HALVES,
+    PLACES_OF_TF32,
+    STREAMS,
+    Case,
+    fault_of,
+    strewn,
+    transposed,
+)
 from device_checks import Candidate, as_tuple, assert_planned, assert_within_contract, emit, in_double, moved, put_in
 from movement_cases import Wrapped
+
+from kernelwright.running.tf32 import Tf32
 
 Tensor = torch.Tensor
 
@@ -146,11 +159,11 @@ RUNS += [(case, [way for way in WAYS if "in_parts" in way][place % 4]) for place
 RUNS += [(case, "f32_in_parts") for case in PARTS_OF_HALVES]
 
 
-def assert_rows_are_close(candidate: Candidate, case: Case, arguments: list[Tensor]) -> None:
+def assert_rows_are_close(candidate: Candidate, case: Case, arguments: list[Tensor], places: float = PLACES) -> None:
     """Row by row, with rows and columns of every magnitude, and NaN and infinities where eager has them."""
     found, eager = as_tuple(candidate(*arguments)), as_tuple(case.function(*arguments))
     for ours, theirs, right in zip(found, eager, as_tuple(case.function(*in_double(arguments))), strict=True):
-        fault = fault_of(ours, theirs, right, PLACES)
+        fault = fault_of(ours, theirs, right, places)
         assert not fault, fault
 
 
@@ -181,6 +194,60 @@ def test_products_in_small_blocks(case: Case, way: str, tmp_path: Path) -> None:
     candidate = Candidate(emitted, tmp_path)
     for arguments in (drawn, strewn(drawn)):
         assert_rows_are_close(candidate, case, moved(put_in(drawn, arguments)))
+
+
+@pytest.fixture
+def tf32() -> Iterator[None]:
+    """PyTorch may use it, and does."""
+    before = Tf32.here()
+    Tf32(True, True).set()
+    yield
+    before.set()
+
+
+IN_ONE_HALF = {"scheme": 4, "split_k": 1}
+PLANNED_IN_TF32 = [
+    Planned("square", torch.mm, ((4096, 4096),) * 2, parameters=IN_ONE_HALF),
+    Planned("both_transposed", torch.mm, ((4096, 4096),) * 2, arrange=transposed(0, 1), parameters=IN_ONE_HALF),
+    Planned("ragged", torch.mm, ((8205, 2949), (2949, 5921)), parameters=IN_ONE_HALF),
+    Planned(
+        "linear_gelu",
+        lambda x, w, b: F.gelu(F.linear(x, w, b)),
+        ((8, 512, 4096), (4096, 4096), (4096,)),
+        parameters=IN_ONE_HALF,
+    ),
+    Planned("bmm", torch.bmm, ((16, 2048, 2048),) * 2, parameters=IN_ONE_HALF),
+]
+WAYS_OF_ONE_HALF = {
+    "split": SMALL | {"scheme": 4},
+    "streamed": SMALL | {"scheme": 5},
+    "both_streamed": SMALL | {"scheme": 6},
+    "split_in_parts": SMALL | {"scheme": 4, "split_k": 2},
+}
+RUNS_OF_ONE_HALF = [(case, "split") for case in CASES + FOLDS if case.dtype == torch.float32]
+RUNS_OF_ONE_HALF += [(case, "streamed") for case in STREAMS]
+RUNS_OF_ONE_HALF += [(PARTS[0], "both_streamed"), (PARTS[2], "split_in_parts")]
+
+
+@pytest.mark.parametrize("case", PLANNED_IN_TF32, ids=[case.name for case in PLANNED_IN_TF32])
+@torch.no_grad()
+def test_planned_products_in_tf32(case: Planned, tf32: None, tmp_path: Path) -> None:
+    drawn = case.arguments()
+    given = moved(drawn)
+    emitted = emit(Wrapped(case.function), given)
+    assert_planned(emitted, list(case.schedulers), case.parameters)
+    candidate = Candidate(emitted, tmp_path)
+    assert_within_contract(candidate(*given), case.function(*given), case.function(*in_double(given)))
+    assert_rows_are_close(candidate, case, moved(put_in(drawn, strewn(drawn))), PLACES_OF_TF32)
+
+
+@pytest.mark.parametrize("case, way", RUNS_OF_ONE_HALF, ids=[f"{case.name}-{way}" for case, way in RUNS_OF_ONE_HALF])
+@torch.no_grad()
+def test_products_in_tf32_in_small_blocks(case: Case, way: str, tf32: None, tmp_path: Path) -> None:
+    drawn = case.arguments()
+    candidate = Candidate(emit(Wrapped(case.function), moved(drawn), "contraction", WAYS_OF_ONE_HALF[way]), tmp_path)
+    for arguments in (drawn, strewn(drawn)):
+        assert_rows_are_close(candidate, case, moved(put_in(drawn, arguments)), PLACES_OF_TF32)
 
 
 def bmm_strewn(a: Tensor, b: Tensor) -> None:

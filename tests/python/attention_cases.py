@@ -29,6 +29,17 @@ def _by_distance(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor) -> Tensor:
     return torch.softmax(torch.where(distance >= 0, score, float("-inf")), dim=-1) @ v
 
 
+def _near_keys(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    query, key = torch.arange(q.shape[-2], device=q.device)[:, None], torch.arange(k.shape[-2], device=q.device)
+    near = (key <= query) & (query - key < 18)
+    return torch.softmax((q @ k.mT * 0.3).masked_fill(~near, float("-inf")), dim=-1) @ v
+
+
+def _near_keys_of_a_table(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    near = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril().triu(-16)
+    return torch.softmax(torch.where(near, q @ k.mT, float("-inf")), dim=-1) @ v
+
+
 def _into_features(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     y = F.scaled_dot_product_attention(q, k, v) * 2.0
     return y.transpose(1, 2).contiguous().view(q.shape[0], q.shape[2], -1)
@@ -72,6 +83,21 @@ def _added(q: Tensor, k: Tensor, v: Tensor, before: Tensor, after: Tensor) -> Te
     return torch.baddbmm(after, weights, v, beta=-1.0, alpha=2.0)
 
 
+def _with_repeated_heads(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    repeats = q.shape[1] // k.shape[1]
+    return _with_bias_table(q, k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1), bias)
+
+
+def _with_expanded_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    batch, heads, length, features = q.shape
+
+    def repeated(x: Tensor) -> Tensor:
+        shared = (batch, x.shape[1], heads // x.shape[1], x.shape[2], x.shape[3])
+        return x[:, :, None].expand(shared).reshape(batch, heads, x.shape[2], x.shape[3])
+
+    return by_hand(q, repeated(k), repeated(v)).transpose(1, 2).reshape(batch, length, -1)
+
+
 def _lower(drawn: list[Tensor]) -> list[Tensor]:
     """The last argument is a table of ones up to the diagonal."""
     return [*drawn[:3], torch.ones_like(drawn[3]).tril()]
@@ -106,6 +132,9 @@ CASES = [
     Case("one_feature", by_hand, ((2, 3, 20, 1), (2, 3, 30, 1), (2, 3, 30, 1))),
     Case("bias_table", _with_bias_table, (*SQUARE, (1, 1, 64, 64)), arrange=_lower),
     Case("by_distance", _by_distance, (*SQUARE, (3,))),
+    # Too few features for numbers that are not finite, which masked keys would spread in eager.
+    Case("near_keys", _near_keys, ((2, 3, 80, 8), (2, 3, 80, 8), (2, 3, 80, 8))),
+    Case("near_keys_of_a_table", _near_keys_of_a_table, ((2, 3, 80, 8), (2, 3, 80, 8), (2, 3, 80, 8))),
     Case("operator", operator(), HEADS),
     Case("operator_of_three", operator(), ((3, 40, 24), (3, 56, 24), (3, 56, 20))),
     Case("into_features", _into_features, HEADS),
@@ -118,6 +147,20 @@ CASES = [
         "shared_keys",
         operator(enable_gqa=True, is_causal=True),
         ((2, 6, 48, 16), (2, 3, 48, 16), (2, 3, 48, 16)),
+    ),
+    Case(
+        "repeated_heads",
+        _with_repeated_heads,
+        ((2, 6, 48, 16), (2, 2, 48, 16), (2, 2, 48, 20), (1, 1, 64, 64)),
+        arrange=_lower,
+    ),
+    Case("expanded_heads", _with_expanded_heads, ((2, 6, 40, 24), (2, 3, 56, 24), (2, 3, 56, 24))),
+    Case(
+        "expanded_heads_in_halves",
+        _with_expanded_heads,
+        ((2, 6, 40, 24), (2, 3, 56, 24), (2, 3, 56, 24)),
+        dtype=torch.float16,
+        arrange=transposed(1, 2),
     ),
     Case("halves", operator(), HEADS, dtype=torch.float16),
     Case("bfloat16", by_hand, HEADS, dtype=torch.bfloat16),

@@ -141,6 +141,19 @@ PARTS_OF_HALVES = [
 ]
 
 
+# Products of one input.
+OF_ONE_INPUT = [
+    Case(
+        "queries_keys_values",
+        lambda x, q, k, v: (F.linear(x, q), F.linear(x, k), F.linear(x, v)),
+        ((70, 45), (33, 45), (33, 45), (20, 45)),
+    ),
+    Case("gate_and_up", lambda x, g, u: F.silu(F.linear(x, g)) * F.linear(x, u), ((3, 20, 40), (24, 40), (24, 40))),
+    # Its rows are as many as its columns, and split in another direction.
+    Case("rows_and_columns", lambda x, w: (x @ w, w @ x), ((40, 40), (40, 40))),
+]
+
+
 # Folds over all columns, which a block then has.
 FOLDS = [
     Case("linear_softmax", lambda x, w, b: torch.softmax(F.linear(x, w, b), -1) * 2.0, ((70, 45), (33, 45), (33,))),
@@ -180,6 +193,19 @@ def strewn(arguments: list[Tensor]) -> list[Tensor]:
     return [left, right, *arguments[2:]]
 
 
+# Of a row in which TF32 is right by chance: last places of its largest number.
+PLACES_OF_TF32 = 2**10
+
+
+def in_tf32(x: Tensor) -> Tensor:
+    """Each number rounded to TF32's 11 digits, but for what that would make infinite."""
+    if x.dtype != torch.float32:
+        return x
+    exponent = torch.frexp(x)[1]
+    near = torch.ldexp(torch.round(torch.ldexp(x.double(), 11 - exponent)), exponent - 11).float()
+    return torch.where(torch.isfinite(near) & torch.isfinite(x), near, x)
+
+
 def fault_of(actual: Tensor, eager: Tensor, exact: Tensor, places: float = 4) -> str:
     """Rows of the result are held to a few times eager's own error, or to `places` last places of their largest; and to
     eager's places of NaN and infinities."""
@@ -199,13 +225,16 @@ def fault_of(actual: Tensor, eager: Tensor, exact: Tensor, places: float = 4) ->
 
 def interpreted(request: dict[str, Any]) -> str:
     """In the interpreter's process: a candidate's results on drawn and on strewn arguments."""
-    return fault_of_candidate(request, [*CASES, *SHAPED, *FOLDS, *STREAMS, *PARTS, *PARTS_OF_HALVES], strewn)
+    cases = [*CASES, *SHAPED, *FOLDS, *STREAMS, *PARTS, *PARTS_OF_HALVES, *OF_ONE_INPUT]
+    return fault_of_candidate(request, cases, strewn, PLACES_OF_TF32 if request.get("tf32") else 4)
 
 
 def fault_of_candidate(
     request: dict[str, Any], cases: list[Case], strew: Callable[[list[Tensor]], list[Tensor]], places: float = 4
 ) -> str:
-    """With `heads_side_by_side`, results lie as those of PyTorch's kernels of attention on a GPU."""
+    """With `heads_side_by_side`, results lie as those of PyTorch's kernels of attention on a GPU; with `tf32`, errors may
+    be those of PyTorch's products of what is rounded.
+    """
     specification = importlib.util.spec_from_file_location("candidate", request["candidate"])
     assert specification and specification.loader
     module = importlib.util.module_from_spec(specification)
@@ -220,7 +249,8 @@ def fault_of_candidate(
                          for new, old in zip(strew(arguments), arguments)]  # fmt: skip
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("error")
-            actual, eager = ours(*arguments), case.function(*arguments)
+            given = [in_tf32(one) for one in arguments] if request.get("tf32") else arguments
+            actual, eager = ours(*arguments), case.function(*given)
             if request.get("heads_side_by_side"):
                 eager = eager.transpose(1, 2).contiguous().transpose(1, 2)
             exact = case.function(*(one.double() if one.is_floating_point() else one for one in arguments))

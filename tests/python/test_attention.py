@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,45 @@ def test_attention_that_stores_its_weights_is_not_taken() -> None:
     assert not any(
         "attention" in op for op in emitted["library_ops"]
     )  # products and a softmax, whose makers the model chooses
+
+
+@pytest.mark.parametrize("case", ["repeated_heads", "expanded_heads"])
+def test_heads_that_are_shared_are_not_repeated_in_memory(case: str) -> None:
+    """One kernel reads them where they lie; what splits keys and values does it for each of their own heads."""
+    one = next(one for one in CASES if one.name == case)
+    shapes = ((1, 32, 2048, 64), (1, 4, 2048, 64), (1, 4, 2048, 64), (1, 1, 2048, 2048))[: len(one.shapes)]
+    emitted = compile_for_gpu(Wrapped(one.function), *(torch.empty(shape) for shape in shapes))
+    assert [group["scheduler"] for group in emitted["schedule"]["groups"]] == ["attention"]
+    assert (
+        "k_high = torch.empty((4, 2048, 64)" in emitted["source"]
+        and "v_high = torch.empty((4, 2048, 64)" in emitted["source"]
+    )
+
+
+def test_pytorchs_attention_is_given_shared_heads() -> None:
+    def grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        k, v = k.repeat_interleave(8, dim=1), v.repeat_interleave(8, dim=1)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    shapes = ((2, 32, 2048, 128), (2, 4, 2048, 128), (2, 4, 2048, 128))
+    for dtype in (torch.float32, torch.bfloat16):
+        emitted = compile_for_gpu(Wrapped(grouped), *(torch.empty(shape, dtype=dtype) for shape in shapes))
+        assert len(emitted["schedule"]["groups"]) == 1
+        ours = emitted["schedule"]["groups"][0]["scheduler"] == "attention"
+        assert ours or "enable_gqa=True" in emitted["source"]
+
+
+@pytest.mark.parametrize("name", ["near_keys", "near_keys_of_a_table"])
+def test_keys_outside_of_a_window_are_not_visited(name: str, tmp_path: Path) -> None:
+    """Each block of queries begins at the first key that one of them attends to, and ends behind the last."""
+    pytest.importorskip("triton")
+    case = next(one for one in CASES if one.name == name)
+    emitted = compile_for_gpu(Wrapped(case.function), *(torch.empty(1, 8, 2048, 64) for _ in range(3)))
+    assert [group["scheduler"] for group in emitted["schedule"]["groups"]] == ["attention"]
+    walks = re.findall(r"for key_start in tl.range\((.*), (.*), 64, num_stages", emitted["source"])
+    assert len(walks) == 1
+    begin, end = walks[0]
+    for query_block in range(32):
+        visited = range(eval(begin, {"query_block": query_block}), eval(end, {"query_block": query_block}), 64)
+        assert list(visited) == list(range(64 * max(query_block - 1, 0), 64 * query_block + 64, 64))
+    machine_code(emitted, tmp_path)

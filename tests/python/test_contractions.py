@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import pytest
 import torch
-from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
-from contraction_cases import CASES, FOLDS, PARTS, PARTS_OF_HALVES, SHAPED, STREAMS, Case
+from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code, with_ours
+from contraction_cases import CASES, FOLDS, OF_ONE_INPUT, PARTS, PARTS_OF_HALVES, SHAPED, STREAMS, Case
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
 
 from kernelwright import compile_only, errors
+from kernelwright.running.tf32 import Tf32
 
 SMALL = {"block_m": 16, "block_n": 32, "block_k": 16, "stages": 2, "num_warps": 4}
 IN_F32 = SMALL | {"scheme": 0}
@@ -24,6 +25,28 @@ IN_PARTS = {
     "streamed": STREAMED | {"split_k": 3},
     "both_streamed": SMALL | {"scheme": 3, "split_k": 3},
 }
+
+
+# Where PyTorch makes products in TF32.
+ONE_HALF = {
+    "split": SMALL | {"scheme": 4},
+    "streamed": SMALL | {"scheme": 5},
+    "both_streamed": SMALL | {"scheme": 6},
+    "split_in_parts": SMALL | {"scheme": 4, "split_k": 2},
+    "streamed_in_parts": SMALL | {"scheme": 5, "split_k": 3},
+}
+SINGLE = [case for case in [*CASES, *FOLDS] if case.dtype == torch.float32]
+RUNS_OF_ONE_HALF = [(case, "split") for case in SINGLE] + [(case, "streamed") for case in STREAMS]
+RUNS_OF_ONE_HALF += [(PARTS[0], "both_streamed"), (PARTS[2], "split_in_parts"), (PARTS[7], "streamed_in_parts")]
+
+
+@pytest.fixture
+def tf32() -> Iterator[None]:
+    """PyTorch may use it."""
+    before = Tf32.here()
+    Tf32(True, True).set()
+    yield
+    before.set()
 
 
 def with_contraction(module: torch.nn.Module, arguments: list[torch.Tensor], parameters: dict[str, int]) -> Any:
@@ -129,6 +152,38 @@ def test_both_operands_that_are_split_where_they_are_read(
     assert not fault, fault
 
 
+@pytest.mark.parametrize(
+    ("case", "how"), RUNS_OF_ONE_HALF, ids=[f"{case.name}-{how}" for case, how in RUNS_OF_ONE_HALF]
+)
+def test_products_that_pytorch_makes_in_tf32(
+    case: Case, how: str, tf32: None, interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    """By one half each, at every magnitude: within TF32's error, and PyTorch's infinities and NaN."""
+    emitted = with_contraction(Wrapped(case.function), case.arguments(), ONE_HALF[how])
+    # A matrix times a vector PyTorch does not round.
+    assert ("_low" in emitted["source"]) == (case.name in ("one_row", "one_column_of_depth_one", "sum_of_one_row"))
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name, tf32=True)
+    assert not fault, fault
+
+
+@pytest.mark.parametrize("scheme", [1, 4])
+@pytest.mark.parametrize(
+    ("case", "splits"), zip(OF_ONE_INPUT, (4, 3, 4), strict=True), ids=[case.name for case in OF_ONE_INPUT]
+)
+def test_what_several_products_read_is_split_once(
+    case: Case, splits: int, scheme: int, tf32: None, interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    emitted = with_ours(Wrapped(case.function), case.arguments(), "contraction", SMALL | {"scheme": scheme})
+    assert emitted["library_ops"] == []
+    assert len(re.findall(r"    launch\(\s*split_", emitted["source"])) == splits
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name, tf32=scheme == 4)
+    assert not fault, fault
+
+
 LARGE = {
     "few_rows": ((128, 4096), (8192, 4096), (8192,)),
     "linear_gelu": ((8, 512, 1024), (2048, 1024), (2048,)),
@@ -157,6 +212,59 @@ def test_triton_makes_tensor_core_code_of_them(name: str, tmp_path: Path) -> Non
     assert compile_only._resources(product)["spills"] in (0, None)
     if large.dtype == torch.float32:
         assert len(code) == {"deep": 5}.get(name, 4) and "cp.async.bulk.tensor" in product.asm["ptx"]
+
+
+# Those that memory keeps busy are the library's then.
+LARGE_IN_TF32 = {
+    "linear_gelu": ((8, 512, 4096), (4096, 4096), (4096,)),
+    "mm": ((8205, 2949), (2949, 5921)),
+    "mm_right_transposed": ((4096, 4096), (4096, 4096)),
+    "mm_both_transposed": ((4096, 4096), (4096, 4096)),
+    "bmm": ((16, 2048, 2048), (16, 2048, 2048)),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_IN_TF32)
+def test_tensor_core_code_of_one_half(name: str, tf32: None, tmp_path: Path) -> None:
+    """Of what the planner proposes where PyTorch may use TF32."""
+    pytest.importorskip("triton")
+    case = next(one for one in CASES if one.name == name)
+    large = Case(name, case.function, LARGE_IN_TF32[name], case.dtype, case.arrange)
+    emitted = compile_for_gpu(Wrapped(large.function), *large.arguments())
+    (group,) = emitted["schedule"]["groups"]
+    assert group["scheduler"] == "contraction" and group["parameters"]["scheme"] == 4
+    assert "_low" not in emitted["source"] and "by one of halves, for TF32" in emitted["source"]
+    code = machine_code(emitted, tmp_path)
+    assert len(code) == 4
+    (product,) = (one for kernel, one in code.items() if not re.search("^split_|_in_f32", kernel))
+    assert product.asm["ptx"].count("wgmma.mma_async") > 0 and "cp.async.bulk.tensor" in product.asm["ptx"]
+    assert (compile_only._resources(product)["spills"] or 0) <= 128  # bytes, behind the loop
+    exact = compile_for_gpu(Wrapped(large.function), *large.arguments(), caution="exact-products")
+    assert exact["schedule"]["groups"][0]["parameters"]["scheme"] == 1
+
+
+def test_consumers_split_a_weight_into_one_half(tf32: None, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    case = next(one for one in STREAMS if one.name == "few_rows")
+    large = Case("few_rows", case.function, LARGE["few_rows"])
+    blocks = {"block_m": 128, "block_n": 64, "block_k": 64, "stages": 3, "num_warps": 4, "consumers": 2, "scheme": 5}
+    emitted = with_contraction(Wrapped(large.function), large.arguments(), blocks)
+    assert "warp_specialize" in emitted["source"] and "_low" not in emitted["source"]
+    code = machine_code(emitted, tmp_path)
+    (product,) = (one for kernel, one in code.items() if not re.search("^split_|_in_f32", kernel))
+    assert "wgmma.mma_async" in product.asm["ptx"] and compile_only._resources(product)["spills"] in (0, None)
+
+
+@pytest.mark.parametrize("precision", ["highest", "high", "medium"])
+def test_products_are_rounded_as_the_process_has_it(precision: str) -> None:
+    x, w = torch.empty(4096, 4096), torch.empty(4096, 4096)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision(precision)
+        emitted = compile_for_gpu(Wrapped(torch.mm), x, w)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert emitted["schedule"]["groups"][0]["parameters"]["scheme"] == (1 if precision == "highest" else 4)
 
 
 def _row_softmax(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

@@ -88,7 +88,7 @@ interpreter = interpreter_of("recurrence_cases:with_weights_changed")
 def test_recurrent_weights_that_change_between_calls_are_noticed(
     case: object, interpreter: InterpreterProcess, tmp_path: Path
 ) -> None:
-    emitted = emitted_for(case, AS_COLUMNS, "exact-convolutions")
+    emitted = emitted_for(case, AS_COLUMNS, "exact-products")
     assert emitted["library_ops"] == []
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])

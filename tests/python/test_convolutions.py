@@ -226,7 +226,7 @@ def _scheme(**options: Any) -> int:
 
 def test_what_pytorch_may_not_round_is_not_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _scheme() == 0
-    assert _scheme(caution="exact-convolutions") == 1
+    assert _scheme(caution="exact-products") == 1
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     assert _scheme() == 1
 

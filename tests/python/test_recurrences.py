@@ -51,7 +51,7 @@ TRIED += [
 def test_recurrences_are_pytorchs(
     case: Case, parameters: dict[str, int], exact: bool, interpreter: InterpreterProcess, tmp_path: Path
 ) -> None:
-    emitted = emitted_for(case, parameters, "exact-convolutions" if exact else "fused")
+    emitted = emitted_for(case, parameters, "exact-products" if exact else "fused")
     assert emitted["library_ops"] == []
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])
@@ -123,7 +123,7 @@ def test_many_launches_are_captured_in_a_graph() -> None:
 
 def test_what_pytorch_may_not_round_is_not_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 'input_precision="ieee"' not in compiled(LARGE["lstm"])["source"]
-    assert 'input_precision="tf32"' not in compiled(LARGE["lstm"], caution="exact-convolutions")["source"]
+    assert 'input_precision="tf32"' not in compiled(LARGE["lstm"], caution="exact-products")["source"]
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     emitted = compiled(LARGE["lstm"])
     assert emitted["library_ops"] == []

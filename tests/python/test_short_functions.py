@@ -60,7 +60,7 @@ def test_later_kernels_have_them_unless_something_exact_of_that_size_enters(rows
 def test_what_pytorch_does_not_round_has_the_precise_ones_everywhere() -> None:
     image, filters = cases.arguments()
     shift = torch.zeros(1, cases.CHANNELS, 1, 1)
-    emitted = compile_for_gpu(Wrapped(_of_sums), image, filters, shift, caution="exact-convolutions")
+    emitted = compile_for_gpu(Wrapped(_of_sums), image, filters, shift, caution="exact-products")
     assert "short_tanh(" not in emitted["source"]
     graph_of_depthwise = compile_for_gpu(Wrapped(_of_depthwise), image, filters[:, :1], shift)
     assert "short_tanh(" not in graph_of_depthwise["source"]

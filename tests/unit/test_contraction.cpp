@@ -4,6 +4,7 @@
 #include "ir/text.hpp"
 #include "passes/fusion.hpp"
 #include "plan/device_limits.hpp"
+#include "plan/estimate.hpp"
 #include "plan/join_products.hpp"
 #include "plan/plan.hpp"
 #include "plan/product.hpp"
@@ -13,8 +14,8 @@
 namespace kw {
 namespace {
 
-Graph fused(const std::string& text) {
-  Graph graph = parse_graph("graph G on cuda {\n" + text + "\n}");
+Graph fused(const std::string& text, const std::string& how = "") {
+  Graph graph = parse_graph("graph G on cuda " + how + "{\n" + text + "\n}");
   fusion(graph);
   return graph;
 }
@@ -156,6 +157,38 @@ TEST(Contraction, SplitsMultipliesAndRepairs) {
             (Names{"split_x_kernel", "split_w_kernel", "linear_relu_kernel", "linear_relu_kernel_in_f32"}));
 }
 
+// One half has TF32's digits. Vectors are multiplied in single precision, whatever PyTorch may.
+TEST(Contraction, IsOfOneHalfWherePyTorchMayUseTf32) {
+  const std::string with = "with tf32 products ", text = std::string(kLarge) + "return %r";
+  const Graph graph = fused(text, with);
+  const DeviceDescription device = default_device("triton");
+  Schedule schedule = joined(graph);
+  EXPECT_EQ(schedule.groups.at(0).parameters.at("scheme"), 4);
+  const Program program = make_program(graph, schedule, device);
+  EXPECT_EQ(kernels_of(program),
+            (Names{"split_x_kernel", "split_w_kernel", "linear_relu_kernel", "linear_relu_kernel_in_f32"}));
+  const auto count = [](const tile::Program& made, tile::Kind kind) {
+    int found = 0;
+    tile::for_each(made.body, [&](const tile::Instruction& one) { found += one.kind == kind ? 1 : 0; });
+    return found;
+  };
+  EXPECT_EQ(count(program.tiles.at(2), tile::Kind::kDot), 1);
+  EXPECT_LT(seconds_of(program.tiles.at(2), device),
+            0.5 * seconds_of(make_program(fused(text), joined(fused(text)), device).tiles.at(2), device));
+  // Three products are never worse; where PyTorch rounds nothing, one half is not for the asking.
+  schedule = joined(fused(text));
+  EXPECT_EQ(count(make_program(graph, schedule, device).tiles.at(2), tile::Kind::kDot), 3);
+  schedule.groups[0].parameters["scheme"] = 4;
+  EXPECT_EQ(count(make_program(fused(text), schedule, device).tiles.at(2), tile::Kind::kDot), 3);
+  const Graph vector = fused(R"(
+    input %x : f32[1, 4096] user args.0
+    input %w : f32[4096, 4096] user args.1
+    %y = aten.linear.default(input=%x, weight=%w) : f32[1, 4096]
+    return %y)",
+                             with);
+  EXPECT_FALSE(plan::product_of(plan::GraphFacts(vector), 0)->rounded);
+}
+
 // Four blocks, each of which would walk all of the depth.
 TEST(Contraction, FewBlocksShareOutALongDepth) {
   const Graph graph = fused(R"(
@@ -222,6 +255,44 @@ TEST(Contraction, FewProgramsLookAtManyBlocks) {
   EXPECT_EQ(program.tiles.at(3).name, "mm_kernel_in_f32");
   EXPECT_GE(programs_of(program.tiles.at(2)), 16384);
   EXPECT_LE(programs_of(program.tiles.at(3)), 4096);
+}
+
+// Queries, keys and values of one input: its rows are split once, each weight's columns by themselves.
+TEST(Contraction, SplitsWhatSeveralProductsReadOnce) {
+  const auto text = [](const char* other) {
+    return std::string(R"(
+    input %x : f32[8192, 2048] user args.0
+    input %q : f32[2048, 2048] user args.1
+    input %k : f32[2048, 2048] user args.2
+    input %v : f32[2048, 2048] user args.3
+    input %z : f32[8192, 2048] user args.4
+    %a = aten.linear.default(input=%x, weight=%q) : f32[8192, 2048]
+    %b = aten.linear.default(input=%x, weight=%k) : f32[8192, 2048]
+    %c = aten.linear.default(input=)") +
+           other + R"(, weight=%v) : f32[8192, 2048]
+    return %a, %b, %c)";
+  };
+  const DeviceDescription device = default_device("triton");
+  const auto made = [&](const Graph& graph, const Schedule& schedule) { return make_program(graph, schedule, device); };
+  const auto splits_of = [&](const Program& program) {
+    const Names names = kernels_of(program);
+    return std::count_if(names.begin(), names.end(),
+                         [](const std::string& name) { return name.starts_with("split_"); });
+  };
+  const Graph graph = fused(text("%x"));
+  const Program program = made(graph, joined(graph));
+  EXPECT_EQ(kernels_of(program).size(), 10u);
+  EXPECT_EQ(splits_of(program), 4);
+  int scratch = 0;
+  for (const Step& step : program.steps)
+    if (const auto* one = std::get_if<AllocateStep>(&step)) scratch += one->value == kNoValue ? 1 : 0;
+  EXPECT_EQ(scratch, 4 * 5);
+  const Graph another = fused(text("%z"));
+  EXPECT_EQ(splits_of(made(another, joined(another))), 5);
+  // Rows that are split by parts have other scales.
+  Schedule in_parts = joined(graph);
+  in_parts.groups[0].parameters["split_k"] = 2;
+  EXPECT_EQ(splits_of(made(graph, in_parts)), 5);
 }
 
 TEST(Contraction, RefusesWhatItDoesNotTake) {

@@ -19,6 +19,17 @@ TEST(GraphText, OneResultInAList) {
   EXPECT_EQ(print(graph), text);
 }
 
+TEST(GraphText, SaysWhatPyTorchMayRound) {
+  for (const std::string how : {"", " without tf32", " with tf32 products", " without tf32 with tf32 products"}) {
+    const std::string text = "graph G eval on cuda" + how + " {\n  input %x : f32[4, 3] user args.0\n  return %x\n}\n";
+    const Graph graph = parse_graph(text);
+    EXPECT_EQ(graph.tf32_convolutions, how.find("without") == std::string::npos) << text;
+    EXPECT_EQ(graph.tf32_products, how.find("products") != std::string::npos) << text;
+    EXPECT_EQ(print(graph), text);
+  }
+  EXPECT_THROW(parse_graph("graph G eval on cuda with tf32 {\n}\n"), Error);
+}
+
 TEST(TensorType, ContiguityIgnoresAxesOfSizeOne) {
   TensorType type{DType::f32, {4, 1, 3}, {3, 77, 1}};
   EXPECT_TRUE(type.is_contiguous());

@@ -16,6 +16,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from .. import errors
+from ..running.tf32 import Tf32
 from . import access
 from .call_json import DTYPES, call_names, call_path, constant_data, forward_signature, literal, number, result_shape
 
@@ -120,7 +121,7 @@ class _Writer:
             "version": VERSION,
             "name": self.origin.name,
             "training": self.origin.training,
-            "tf32_convolutions": torch.backends.cudnn.allow_tf32,
+            **{f"tf32_{kind}": allowed for kind, allowed in Tf32.here().to_json().items()},
             "values": self.values,
             "inputs": inputs,
             "nodes": nodes,

@@ -33,6 +33,7 @@ from ..running.limits import free_memory, is_scarce, limit_memory, size_text
 from ..running.seeding import generator_state, seed_everything
 from ..running.settings import ENVIRONMENT, Functions, GlobalState, Operators
 from ..running.state import marks_of, slots
+from ..running.tf32 import Tf32
 from ..timing.profiling import profile_call
 from ..timing.timer import Timer
 from .arena import DeviceArena, HostArena, SharingRefused, aligned, describe, dtype_of, same_bytes, shaped
@@ -158,6 +159,7 @@ class Resident:
     def construct(self, message: dict[str, Any]) -> dict[str, Any]:
         self.device = torch.device(message["device"])
         self.path = message["path"]
+        Tf32(**message["tf32"]["own"]).set()  # a module's file may set what it likes, and ours repeats it
         before = GlobalState()
         self.functions, self.operators = Functions(), Operators()
         limit_memory(message["memory_limit_bytes"], self.device)
@@ -181,6 +183,7 @@ class Resident:
         gc.collect()
         # Compilers are told by the environment where and what for; nothing is called yet that it could change.
         settings = before.undo("Loading it", but=(ENVIRONMENT,))
+        Tf32(**message["tf32"]["policy"]).set()
         return {"settings": settings + self._replaced(), "missing": self.missing}
 
     def _replaced(self) -> list[str]:

@@ -19,6 +19,7 @@ from ..running.limits import free_memory
 from ..running.seeding import seed_everything
 from ..running.settings import GlobalState
 from ..running.state import Snapshot, copy_state
+from ..running.tf32 import precision
 from ..timing.profiling import Profile, profile_call
 from ..timing.timer import Timer
 from . import metrics
@@ -149,7 +150,9 @@ class Local:
         model: torch.nn.Module,
         device: torch.device,
         timed: Callable[..., Any] | None = None,
+        policy: str = "reference",
     ) -> None:
+        self.policy = policy
         self.path, self.made, self.model, self.device, self.timed = path, made, model, device, timed
         self.settings_at_load: list[str] = []
         self.missing: list[str] = []
@@ -181,6 +184,7 @@ class Local:
         try:
             with (
                 torch.no_grad(),
+                precision(self.policy),
                 fallbacks.noted(self.made, self.fallbacks),
                 watch or contextlib.nullcontext(),
             ):  # gradients would need the caller's own parameters changed

@@ -21,6 +21,7 @@ from ..running import candidate as candidates
 from ..running import problem as problems
 from ..running.limits import free_memory
 from ..running.state import StateCopy
+from ..running.tf32 import precision
 from ..timing import device_lock
 from ..timing.noise import Noise
 from ..timing.profiling import Profile
@@ -115,6 +116,7 @@ class Measurement:
             seed,
             role=role,
             inputs_of=self._first_remote(),
+            policy=self.policy,
             confinement=Confinement(),
         )
 
@@ -136,6 +138,7 @@ class Measurement:
             self.model,
             self.device,
             seed,
+            policy=self.policy,
             confinement=confinement,
             deadline=deadline,
             limit_seconds=limit,
@@ -358,7 +361,8 @@ class Measurement:
             contestant.close()
 
     def _run(self) -> dict[str, Any]:
-        with torch.no_grad():
+        # Those in this process, too: all are timed with the same rounding.
+        with torch.no_grad(), precision(self.policy):
             with device_lock.hold(device_lock.CPU, "preparing", self.progress, shared=True):
                 self.prepare()
                 memory = self.peak_memory()

@@ -21,6 +21,7 @@ from ..running import candidate as candidates
 from ..running import problem as problems
 from ..running.seeding import seed_everything
 from ..running.state import slots
+from ..running.tf32 import precision
 from ..timing import device_lock
 from ..timing.memory_turn import fills_memory, in_memory_turn
 from ..timing.timer import Perturbation, Timer, is_settled
@@ -180,7 +181,7 @@ def run(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
 @torch.no_grad()
 def _run_race(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
     global _track
-    entries = params["candidates"]
+    entries, policy = params["candidates"], params.get("tolerance_policy") or "reference"
     with device_lock.hold(device_lock.CPU, "preparing", progress, shared=True):
         if _track is None:
             progress("loading", 0.0)
@@ -190,7 +191,8 @@ def _run_race(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
         runners: dict[str, torch.nn.Module] = {}
         faults: dict[str, str] = {}
         for index, entry in enumerate(entries):
-            module, fault = _enter(track, entry, index == 0)
+            with precision(policy):
+                module, fault = _enter(track, entry, index == 0)
             if module is None:
                 faults[entry["name"]] = fault
             else:
@@ -200,7 +202,10 @@ def _run_race(params: dict[str, Any], progress: Progress) -> dict[str, Any]:
                         entry["path"]: module
                     }
     try:
-        with device_lock.hold(device_lock.name_of(track.device), "timing", progress):
+        with (
+            device_lock.hold(device_lock.name_of(track.device), "timing", progress),
+            precision(policy),
+        ):
             samples, stopped = _race(track, runners, anchor, float(params.get("budget_seconds") or 1.0), progress)
         track.expected = []
     finally:

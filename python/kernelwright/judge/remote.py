@@ -29,6 +29,7 @@ from ..host.arena import (
 from ..running import problem as problems
 from ..running.limits import free_memory, is_large, is_scarce, share_of_candidate
 from ..running.state import slots
+from ..running.tf32 import Tf32
 from ..timing.clocks import Clocks
 from ..timing.noise import wait_until_idle
 from ..timing.profiling import Profile
@@ -68,6 +69,7 @@ class Remote:
         role: str = "candidate",
         shares_large: bool = False,
         inputs_of: Remote | None = None,
+        policy: str = "reference",
         confinement: Confinement,
         memory_limit: int | None = None,
         deadline: float | None = None,
@@ -100,6 +102,7 @@ class Remote:
                 "size": size,
                 "seed": seed,
                 "training": model.training,
+                "tf32": {"own": Tf32.here().to_json(), "policy": Tf32.under(policy).to_json()},
                 "memory_limit_bytes": self.memory_share,
                 "arguments": constructor_arguments(problem, seed),
                 "state": {

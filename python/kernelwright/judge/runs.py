@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass, field
-from typing import Any, Iterator, Sequence
+from typing import Any, Sequence
 
 import torch
 from torch.utils import _pytree as pytree
@@ -248,15 +247,3 @@ def has_strides(tensor: torch.Tensor, strides: Sequence[int] | None) -> bool:
     return not tensor.numel() or all(
         own == other for size, own, other in zip(tensor.shape, tensor.stride(), strides) if size > 1
     )
-
-
-@contextlib.contextmanager
-def precision(policy: str) -> Iterator[None]:
-    """How eager computes under a tolerance policy: as the user set it up ("reference"), without ("ieee") or with ("relaxed") TF32."""
-    matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    if policy in ("ieee", "relaxed"):
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = policy == "relaxed"
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from ..running.state import slots
+from ..running.tf32 import Tf32
 from . import draws, metrics
 from .rounding import OtherRoundings
-from .runs import Outcome, precision
+from .runs import Outcome
 from .yardstick import Draw, Yardstick
 
 # How often eager is run on inputs one rounding away, where a candidate is beyond the bound: at least, and at most.
@@ -54,7 +55,7 @@ class Sensitivity:
                 for tensor in moving
                 if tensor.is_floating_point() and tensor.itemsize > 1
             ]
-            coarse, fine = self._tf32_rounding()
+            coarse, fine = self._tf32_rounding(draw)
             try:
                 for trial in range(_MOST_NUDGES):
                     if trial >= _LEAST_NUDGES and not any_beyond(rows, figures):
@@ -136,13 +137,16 @@ class Sensitivity:
             if buckets is not None and spread.buckets is not None:
                 buckets.merge_moved(spread.buckets)
 
-    def _tf32_rounding(self) -> tuple[float, set[int]]:
-        """How far PyTorch rounds what enters a convolution (0 where it does not), and the addresses of weights that never enter one."""
-        with precision(self.yardstick.policy):
-            allowed = self.yardstick.device.type == "cuda" and torch.backends.cudnn.allow_tf32
+    def _tf32_rounding(self, draw: Draw) -> tuple[float, set[int]]:
+        """How far PyTorch rounds what it multiplies (0 where it does not), and the addresses of weights that are never rounded so."""
+        allowed = Tf32.under(self.yardstick.policy)
+        if self.yardstick.device.type != "cuda":
+            return 0.0, set()
+        if allowed.products and draw.multiplies_matrices:
+            return 2.0**-11, set()
         convolutions = any(isinstance(part, torch.nn.modules.conv._ConvNd) for part in self.yardstick.model.modules())
         linear = (part for part in self.yardstick.model.modules() if isinstance(part, torch.nn.Linear))
-        return 2.0**-11 if allowed and convolutions else 0.0, {part.weight.data_ptr() for part in linear}
+        return 2.0**-11 if allowed.convolutions and convolutions else 0.0, {part.weight.data_ptr() for part in linear}
 
 
 def is_undecided(row: dict[str, Any]) -> bool:

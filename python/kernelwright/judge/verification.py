@@ -120,7 +120,11 @@ class Verification:
         made, seed = params["candidate"], self.yardstick.construction_seed
         if isinstance(made, candidates.Candidate):
             return Local(
-                made.path, made.construct(self.problem, self.model, self.device, seed), self.model, self.device
+                made.path,
+                made.construct(self.problem, self.model, self.device, seed),
+                self.model,
+                self.device,
+                policy=self.yardstick.policy,
             )
         return Remote(
             made,
@@ -130,6 +134,7 @@ class Verification:
             self.device,
             seed,
             shares_large=True,
+            policy=self.yardstick.policy,
             confinement=self.confinement,
             memory_limit=params.get("memory_limit_bytes"),
             deadline=self.deadline,

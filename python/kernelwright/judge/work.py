@@ -42,6 +42,8 @@ _SUMS = {
     f"aten::{name}" for name in "mm bmm addmm baddbmm addbmm mv addmv dot linear convolution cumsum sum mean".split()
 }
 
+_MATRICES = {f"aten::{name}" for name in "mm bmm addmm baddbmm addbmm linear".split()}
+
 
 def keeps_signs_of_zeros(func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether each element that a call answers with is one that it was given or a constant, or comes of one by an odd
@@ -66,6 +68,11 @@ def is_one_function(calls: Counter) -> bool:
     """Whether a single function is applied to each element of what forward is given, views and copies aside."""
     computing = [(func, count) for func, count in calls.items() if not _moves(func)]
     return len(computing) == 1 and computing[0][1] == 1 and torch.Tag.pointwise in computing[0][0].tags
+
+
+def multiplies_matrices(calls: Counter) -> bool:
+    """Whether there are products for which PyTorch may round their operands to TF32."""
+    return any(func._schema.name in _MATRICES for func in calls)
 
 
 def reorders_sums(calls: Counter) -> bool:

@@ -18,13 +18,14 @@ from ..running import problem as problems
 from ..running.limits import free_memory, limit_memory
 from ..running.seeding import seed_everything
 from ..running.state import Snapshot, StateCopy
+from ..running.tf32 import precision
 from . import draws
 from .buffers import OtherBuffers
 from .reference import Record, Reference
-from .runs import Inputs, InputsCopy, Outcome, fingerprints, held_tensors, module_tensors, outcome, precision
+from .runs import Inputs, InputsCopy, Outcome, fingerprints, held_tensors, module_tensors, outcome
 from .ties import Ties
 from .ties import operators as operators_with_ties
-from .work import is_one_function, keeps_subnormals, reorders_sums
+from .work import is_one_function, keeps_subnormals, multiplies_matrices, reorders_sums
 
 # Buffers that can be moved by a rounding: 8-bit floats are codes.
 _MOVABLE = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
@@ -62,6 +63,7 @@ class Draw:
     keeps_signs_of_zeros: bool = False
     keeps_subnormals: bool = False
     is_one_function: bool = False
+    multiplies_matrices: bool = False
     reorders_sums: bool = False
     summands: int = 1
     strides_with_gradients: dict[str, tuple[int, ...]] | None = None  # of eager's results, once somebody asked
@@ -248,6 +250,7 @@ class Yardstick:
         draw.keeps_signs_of_zeros = record.keeps_signs_of_zeros and bool(record.calls)
         draw.keeps_subnormals = self.device.type == "cpu" and keeps_subnormals(record.calls)
         draw.is_one_function = is_one_function(record.calls)
+        draw.multiplies_matrices = multiplies_matrices(record.calls)
         draw.reorders_sums, draw.summands = reorders_sums(record.calls), record.summands
         self.refill(draw)
         draw.reference = self._reference(draw.eager, draw.forward_seed, record.drawn)
