@@ -39,28 +39,32 @@ struct Fused {
 
 Fused fuse_range(const Kernel& kernel, int first, int last) {
   Fused fused;
+  std::vector<int> places;
   int64_t inner = 1;
   for (int axis = first; axis <= last; ++axis) inner *= kernel.axes[axis].extent;
   for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
     if (axis <= first || axis > last) fused.axes.push_back(kernel.axes[axis]);
     const int place = static_cast<int>(fused.axes.size()) - 1;
-    flat::IndexTerm term{place, 1, 1, 0};
+    if (axis > first && axis <= last) fused.axes[place].extent *= kernel.axes[axis].extent;
+    places.push_back(place);
+  }
+  const std::vector<kernel::SymbolRange> ranges = flat::ranges_of(fused.axes);
+  for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
+    Index place = axis_index(places[axis], ranges);
     if (axis >= first && axis <= last) {
       const int64_t extent = kernel.axes[axis].extent;
       inner /= extent;
-      term.divisor = inner;
-      term.modulus = axis == first ? 0 : extent;
-      fused.axes[place].extent = axis == first ? extent : fused.axes[place].extent * extent;
+      place = kernel::modulo(kernel::floor_divide(place, inner, ranges), extent, ranges);
     }
-    fused.replacement.push_back({0, {term}});
+    fused.replacement.push_back(std::move(place));
   }
   return fused;
 }
 
 bool walks_plainly(const Index& index, int axis) {
-  return std::all_of(index.terms.begin(), index.terms.end(), [&](const IndexTerm& term) {
-    return term.axis != axis || (term.divisor == 1 && term.modulus == 0);
-  });
+  const std::vector<kernel::Digit> digits = kernel::digits_of(index);
+  return std::all_of(digits.begin(), digits.end(),
+                     [&](const kernel::Digit& digit) { return digit.axis != axis || digit.is_plain(); });
 }
 
 bool merge_if_free(Kernel& kernel, int outer) {
@@ -79,20 +83,13 @@ bool merge_if_free(Kernel& kernel, int outer) {
 
 }  // namespace
 
-std::vector<int64_t> extents_of(const Kernel& kernel) {
-  std::vector<int64_t> extents;
-  for (const Axis& axis : kernel.axes) extents.push_back(axis.extent);
-  return extents;
-}
-
 bool replace_axes(Kernel& kernel, std::vector<Axis> axes, const std::vector<Index>& replacement) {
-  std::vector<int64_t> extents;
-  for (const Axis& axis : axes) extents.push_back(axis.extent);
   Kernel changed = kernel;
   changed.axes = std::move(axes);
+  const std::vector<kernel::SymbolRange> ranges = flat::ranges_of(changed.axes);
   bool good = true;
   auto rewrite = [&](Index& index) {
-    auto result = good ? substitute(index, replacement, extents) : std::nullopt;
+    auto result = good ? kernel::replace_digits(index, replacement, ranges) : std::nullopt;
     good = good && result;
     if (good) index = std::move(*result);
   };
@@ -111,12 +108,9 @@ void coalesce(Kernel& kernel) {
 }
 
 bool uses_axis(const Access& access, int axis) {
-  auto in = [&](const Index& index) {
-    return std::any_of(index.terms.begin(), index.terms.end(),
-                       [&](const IndexTerm& term) { return term.axis == axis; });
-  };
-  return in(access.index) ||
-         std::any_of(access.guards.begin(), access.guards.end(), [&](const auto& guard) { return in(guard.index); });
+  return kernel::uses(access.index, axis) ||
+         std::any_of(access.guards.begin(), access.guards.end(),
+                     [&](const auto& guard) { return kernel::uses(guard.index, axis); });
 }
 
 std::vector<Traffic> traffic_of(const Kernel& kernel) {
@@ -159,7 +153,7 @@ void order_by_stride(Kernel& kernel) {
   std::vector<Index> replacement(count);
   for (int place = 0; place < count; ++place) {
     axes.push_back(kernel.axes[order[place]]);
-    replacement[order[place]] = {0, {{place, 1, 1, 0}}};
+    replacement[order[place]] = kernel::symbol_index(place);
   }
   KW_ASSERT(replace_axes(kernel, std::move(axes), replacement), "a permutation of axes is always expressible");
 }
@@ -175,7 +169,7 @@ void put_meeting_axes_last(Kernel& kernel) {
   for (const bool wanted : {false, true})
     for (int axis = 0; axis < count; ++axis) {
       if (meets[axis] != wanted) continue;
-      replacement[axis] = {0, {{static_cast<int>(axes.size()), 1, 1, 0}}};
+      replacement[axis] = kernel::symbol_index(static_cast<int>(axes.size()));
       axes.push_back(kernel.axes[axis]);
       if (wanted) axes.back().kind = AxisKind::kReduce;
     }
@@ -192,8 +186,8 @@ void face_forwards(Kernel& kernel) {
   axes[scan].reversed = !axes[scan].reversed;
   std::vector<Index> replacement;
   for (int axis = 0; axis < static_cast<int>(axes.size()); ++axis) {
-    if (axis == scan) replacement.push_back({axes[scan].extent - 1, {{axis, -1, 1, 0}}});
-    else replacement.push_back({0, {{axis, 1, 1, 0}}});
+    const Index index = kernel::symbol_index(axis);
+    replacement.push_back(axis == scan ? Index(axes[scan].extent - 1) - index : index);
   }
   replace_axes(kernel, std::move(axes), replacement);
 }
@@ -210,7 +204,7 @@ bool split_off_parallel(Kernel& kernel, int axis, int64_t parts, int64_t length)
   KW_ASSERT(axis >= parallel && parts * length >= extent && (parts - 1) * length < extent,
             "parts must cover a reduce axis");
   if (parts * length > extent) {
-    const flat::Guard inside{{0, {{axis, 1, 1, 0}}}, 0, extent};
+    const flat::Guard inside{kernel::symbol_index(axis), 0, extent};
     for (Expr& expr : kernel.exprs)
       if (expr.kind == ExprKind::kReduce || (flat::is_load(expr) && uses_axis(expr.access, axis)))
         expr.access.guards.push_back(inside);
@@ -224,11 +218,8 @@ bool split_off_parallel(Kernel& kernel, int axis, int64_t parts, int64_t length)
   std::vector<Index> replacement;
   for (int old = 0; old < static_cast<int>(kernel.axes.size()); ++old) {
     const int place = old < parallel ? old : old + 1;
-    Index index{0, {{place, 1, 1, 0}}};
-    if (old == axis) {
-      index.terms.insert(index.terms.begin(), {parallel, length, 1, 0});
-      if (length == 1) index.terms.pop_back();
-    }
+    Index index = kernel::symbol_index(place);
+    if (old == axis) index = kernel::symbol_index(parallel) * length + (length == 1 ? Index(0) : index);
     replacement.push_back(index);
   }
   if (!replace_axes(kernel, axes, replacement)) return false;
@@ -237,7 +228,7 @@ bool split_off_parallel(Kernel& kernel, int axis, int64_t parts, int64_t length)
     axes = kernel.axes;
     axes.erase(axes.begin() + axis + 1);
     for (int old = 0; old < static_cast<int>(kernel.axes.size()); ++old)
-      without.push_back(old == axis + 1 ? Index{} : Index{0, {{old < axis + 1 ? old : old - 1, 1, 1, 0}}});
+      without.push_back(old == axis + 1 ? Index(0) : kernel::symbol_index(old < axis + 1 ? old : old - 1));
     return replace_axes(kernel, std::move(axes), without);
   }
   return true;
@@ -270,13 +261,11 @@ bool stores_over_reduce_axes(const Kernel& kernel) {
 void name_axes(Kernel& kernel) {
   const int parallel = parallel_axes(kernel);
   if (parallel == 0) {
-    Axis one;
-    kernel.axes.insert(kernel.axes.begin(), one);
-    for_each_access(kernel, [](Access& access) {
-      for (auto& term : access.index.terms) ++term.axis;
-      for (auto& guard : access.guards)
-        for (auto& term : guard.index.terms) ++term.axis;
-    });
+    std::vector<Axis> axes = kernel.axes;
+    axes.insert(axes.begin(), Axis{});
+    std::vector<Index> replacement;
+    for (int axis = 1; axis < static_cast<int>(axes.size()); ++axis) replacement.push_back(kernel::symbol_index(axis));
+    replace_axes(kernel, std::move(axes), replacement);
     name_axes(kernel);
     return;
   }

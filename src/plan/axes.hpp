@@ -10,8 +10,6 @@
 
 namespace kw::plan {
 
-std::vector<int64_t> extents_of(const flat::Kernel& kernel);
-
 // Replaces the axes by `axes` and every old axis by the index over the new ones; false (kernel unchanged) when that
 // cannot be expressed.
 bool replace_axes(flat::Kernel& kernel, std::vector<flat::Axis> axes, const std::vector<Index>& replacement);

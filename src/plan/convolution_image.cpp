@@ -60,9 +60,9 @@ std::vector<kernel::Index> LiftedImage::axes() const {
     if (places_.shape[dim] > 1)
       position = position + kernel::symbol_index(number(dim)) * kernel::Index(places_.strides[dim]);
   std::vector<kernel::Index> axes(group_.kernel.axes.size());
-  for (const flat::IndexTerm& term : store_.access.index.terms)
-    axes[term.axis] = kernel::modulo(kernel::floor_divide(position, term.coefficient, ranges_),
-                                     group_.kernel.axes[term.axis].extent, ranges_);
+  for (const kernel::Digit& digit : kernel::digits_of(store_.access.index))
+    axes[digit.axis] = kernel::modulo(kernel::floor_divide(position, digit.coefficient, ranges_),
+                                      group_.kernel.axes[digit.axis].extent, ranges_);
   return axes;
 }
 

@@ -3,36 +3,15 @@
 #include <algorithm>
 
 namespace kw::plan::flat {
-namespace {
-
-void mark(const Index& index, std::vector<bool>& axes) {
-  for (const IndexTerm& term : index.terms) axes[term.axis] = true;
-}
-
-IndexRange range_of_term(const IndexTerm& term, const std::vector<Axis>& axes) {
-  const int64_t last = std::max<int64_t>(axes[term.axis].extent - 1, 0) / term.divisor;
-  const int64_t largest = term.modulus ? std::min(last, term.modulus - 1) : last;
-  const int64_t end = largest * term.coefficient;
-  return {std::min<int64_t>(0, end), std::max<int64_t>(0, end)};
-}
-
-}  // namespace
 
 std::vector<bool> axes_of_access(const Kernel& kernel, const Access& access) {
   std::vector<bool> axes(kernel.axes.size(), false);
-  mark(access.index, axes);
-  for (const Guard& guard : access.guards) mark(guard.index, axes);
+  kernel::collect_symbols(access.index, axes);
+  for (const Guard& guard : access.guards) kernel::collect_symbols(guard.index, axes);
   return axes;
 }
 
-int64_t stride_along(const Index& index, int axis) {
-  int64_t stride = 0;
-  for (const IndexTerm& term : index.terms)
-    if (term.axis == axis && term.divisor == 1 && term.modulus == 0) stride += term.coefficient;
-  return stride;
-}
-
-int64_t stride_along(const Access& access, int axis) { return stride_along(access.index, axis); }
+int64_t stride_along(const Access& access, int axis) { return kernel::stride_along(access.index, axis); }
 
 std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel) {
   std::vector<std::vector<bool>> result;
@@ -75,14 +54,11 @@ bool scatters(const Kernel& kernel) {
                      [&](const Store& store) { return scatter_of(kernel, store) != nullptr; });
 }
 
-IndexRange range_of(const Index& index, const std::vector<Axis>& axes) {
-  IndexRange range{index.constant, index.constant};
-  for (const IndexTerm& term : index.terms) {
-    const IndexRange part = range_of_term(term, axes);
-    range.lowest += part.lowest;
-    range.highest += part.highest;
-  }
-  return range;
+std::vector<kernel::SymbolRange> ranges_of(const std::vector<Axis>& axes) {
+  std::vector<kernel::SymbolRange> ranges;
+  ranges.reserve(axes.size());
+  for (const Axis& axis : axes) ranges.push_back({0, std::max<int64_t>(axis.extent - 1, 0), 1});
+  return ranges;
 }
 
 int scan_axis_of(const Kernel& kernel) {

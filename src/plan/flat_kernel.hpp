@@ -2,7 +2,7 @@
 // indices under guards, and stores. It has no order and no schedule: schedulers rewrite its axes (axes.hpp), and make a
 // kernel of src/kernel of it, with a schedule (lifted_kernel.hpp).
 //
-// Reading order: Index → Access → Expr → Kernel.
+// Reading order: Access → Expr → Kernel.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/types.hpp"
+#include "kernel/digits.hpp"
 #include "kernel/operations.hpp"
 
 namespace kw::plan::flat {
@@ -30,21 +31,9 @@ struct Axis {
   bool reversed = false;  // scan axes: walked from the end to the start
 };
 
-// --- Index: constant + Σ coefficient · ((axis / divisor) % modulus) ---
+// --- Accesses ---
 
-struct IndexTerm {
-  int axis = 0;
-  int64_t coefficient = 1;
-  int64_t divisor = 1;  // 1: none
-  int64_t modulus = 0;  // 0: none
-  bool operator==(const IndexTerm&) const = default;
-};
-
-struct Index {
-  int64_t constant = 0;
-  std::vector<IndexTerm> terms;
-  bool operator==(const Index&) const = default;
-};
+using kernel::Index;  // made of digits (kernel/digits.hpp)
 
 // A condition lower <= index < upper on the axes (padding, cat, slices).
 struct Guard {
@@ -147,19 +136,13 @@ bool sorts(const Kernel& kernel);
 std::vector<std::vector<bool>> axes_of_exprs(const Kernel& kernel);            // [expr][axis]
 std::vector<bool> axes_of_access(const Kernel& kernel, const Access& access);  // [axis], index and guards
 
-// Coefficient with which `axis` alone enters the index (0: not at all or only through divisions).
-int64_t stride_along(const Index& index, int axis);
 int64_t stride_along(const Access& access, int axis);
 
 // The Reduce or Scan expressions that fold the same operands with the same operation: the components of one, `id` among
 // them, ascending.
 std::vector<ExprId> siblings_of(const Kernel& kernel, ExprId id);
 
-// Smallest and largest value of the index over all points of the axes.
-struct IndexRange {
-  int64_t lowest = 0, highest = 0;
-};
-IndexRange range_of(const Index& index, const std::vector<Axis>& axes);
+std::vector<kernel::SymbolRange> ranges_of(const std::vector<Axis>& axes);
 
 // Is the axis folded or walked by a program rather than shared out among them?
 inline bool is_serial(const Axis& axis) { return axis.kind != AxisKind::kParallel; }

@@ -40,7 +40,7 @@ class Lowering {
         nodes_(nodes.begin(), nodes.end()),
         domain_(std::move(domain)),
         build_(lowered_.kernel, &lookups_, [this](int axis) { return coordinate(axis); }) {
-    lookups_.start(domain_.extents);
+    lookups_.start(ranges_of_axes(domain_.extents));
   }
 
   LoweredGroup run() {
@@ -62,10 +62,10 @@ class Lowering {
       const ExprId value = expr_at(output, coords, {});
       const TensorType& type = graph_.type(output);
       flat::Store store;
-      store.access.index = dot(coords, type.strides, 0, domain_.extents);
+      store.access.index = dot(coords, type.strides, 0, lookups_.ranges());
       store.access.buffer = buffer_of(output, BufferRole::kOutput);
       if (const auto first = domain_.first_places.find(output); first != domain_.first_places.end())
-        store.access.guards.push_back({axis_index(domain_.parallel, domain_.extents), 0, first->second});
+        store.access.guards.push_back({axis_index(domain_.parallel, lookups_.ranges()), 0, first->second});
       store.value = build_.cast(value, type.dtype);
       lowered_.kernel.stores.push_back(std::move(store));
     }
@@ -95,12 +95,12 @@ class Lowering {
                                           [](const Guard& a, const Guard& b) {
                                             if (a.lower != b.lower) return a.lower < b.lower;
                                             if (a.upper != b.upper) return a.upper < b.upper;
-                                            return less(a.index, b.index);
+                                            return kernel::compare(a.index, b.index) < 0;
                                           });
     }
   };
 
-  Extents extents() const { return lookups_.extents(); }
+  SymbolRanges ranges() const { return lookups_.ranges(); }
 
   bool computed_inside(ValueId value) const {
     const NodeId producer = graph_.values[facts_.roots[value]].producer;
@@ -179,12 +179,12 @@ class Lowering {
     const ValueId root = facts_.roots[value];
     Access access;
     access.buffer = buffer_of(root, BufferRole::kInput);
-    access.index = dot(coords, type.strides, type.offset - graph_.type(root).offset, extents());
+    access.index = dot(coords, type.strides, type.offset - graph_.type(root).offset, ranges());
     access.guards = guards;
     access.otherwise = otherwise;
     auto& elements = lowered_.kernel.buffers[access.buffer].elements;
     if (guards.empty() && !lookups_.is_lookup(access.index))
-      elements = std::max(elements, range_of(access.index, extents()).high + 1);
+      elements = std::max(elements, range_of(access.index, ranges()).high + 1);
     return build_.cast(build_.load(std::move(access), type.dtype), compute_dtype(type.dtype));
   }
 
@@ -209,12 +209,12 @@ class Lowering {
       instead[id] = id;
       flat::Expr& expr = kernel.exprs[id];
       if (expr.kind != flat::ExprKind::kLoad || !chosen_.contains(id)) continue;
-      const flat::IndexRange range = flat::range_of(expr.access.index, kernel.axes);
-      if (range.lowest < 0 || range.highest >= kernel.buffers[expr.access.buffer].elements) continue;
+      const Interval range = range_of(expr.access.index, lookups_.ranges());
+      if (range.low < 0 || range.high >= kernel.buffers[expr.access.buffer].elements) continue;
       for (ExprId other = 0; other < id; ++other) {
         flat::Expr& first = kernel.exprs[other];
         if (first.kind != flat::ExprKind::kLoad || !chosen_.contains(other) ||
-            first.access.buffer != expr.access.buffer || first.access.index != expr.access.index)
+            first.access.buffer != expr.access.buffer || !(first.access.index == expr.access.index))
           continue;
         first.access.guards.clear();
         instead[id] = other;
@@ -306,7 +306,7 @@ class Lowering {
     ExprId value = flat::kNoExpr;
     for (size_t i = pulls.size(); i-- > 0;) {
       if (!pulls[i].guards.empty()) {
-        const Range range = range_of(pulls[i].guards[0].index, extents());
+        const Interval range = range_of(pulls[i].guards[0].index, ranges());
         if (range.high < pulls[i].guards[0].lower || range.low >= pulls[i].guards[0].upper) continue;  // never this one
       }
       const ExprId part = build_.cast(expr_at(pulls[i].value, pulls[i].coords, within(pulls[i])), dtype);
@@ -503,7 +503,7 @@ class Lowering {
     for (size_t dim = 0; dim < coords.size(); ++dim)
       if (spec->reduced[dim]) {
         position = coords[dim];
-        const Range range = range_of(position, extents());
+        const Interval range = range_of(position, ranges());
         if (range.low < 0 || range.high >= spec->domain[dim]) guards.push_back({position, 0, spec->domain[dim]});
       }
     if (sort) return sorted(id, result, *sort, expr_at(operand, coords, guards), position);
@@ -542,7 +542,7 @@ class Lowering {
     if (spec->alpha != 1.0) value = build_.mul(value, build_.constant(spec->alpha, dtype));
     flat::Store store;
     store.access.buffer = buffer_of(spec->into, BufferRole::kOutput);
-    store.access.index = dot(point->place, type.strides, 0, extents());
+    store.access.index = dot(point->place, type.strides, 0, ranges());
     store.value = build_.scatter(store.access.index, spec->fold, build_.cast(value, type.dtype));
     return store;
   }

@@ -19,8 +19,8 @@ namespace {
 
 void append(std::string& key, const Index& index) {
   key += '[' + std::to_string(index.constant);
-  for (const auto& term : index.terms)
-    for (int64_t number : {static_cast<int64_t>(term.axis), term.coefficient, term.divisor, term.modulus})
+  for (const kernel::Digit& digit : kernel::digits_of(index))
+    for (int64_t number : {static_cast<int64_t>(digit.axis), digit.coefficient, digit.divisor, digit.modulus})
       key += ',' + std::to_string(number);
   key += ']';
 }
@@ -77,7 +77,7 @@ ExprId KernelBuilder::integer(int64_t number, DType dtype) {
 }
 
 ExprId KernelBuilder::index(const Index& index, DType dtype) {
-  if (plan::is_constant(index)) return integer(index.constant, dtype);
+  if (const auto number = kernel::as_constant(index)) return integer(*number, dtype);
   if (lookups_ && lookups_->is_lookup(index)) {
     const ExprId affine = this->index(lookups_->affine_part(index), dtype);
     const ExprId moved = cast(looked_up(index), dtype);
@@ -94,14 +94,14 @@ ExprId KernelBuilder::looked_up(const Index& index) {
   ExprId sum = flat::kNoExpr;
   // Index arithmetic of 64 bits costs a GPU twice that of 32.
   int64_t reach = 0;
-  for (const IndexTerm& term : index.terms)
-    if (term.axis >= lookups_->own_axes()) reach += std::abs(term.coefficient) * lookups_->extents()[term.axis];
+  std::vector<kernel::Digit> digits = kernel::digits_of(index);
+  std::erase_if(digits, [&](const kernel::Digit& digit) { return digit.axis < lookups_->own_axes(); });
+  for (const kernel::Digit& digit : digits)
+    reach += std::abs(digit.coefficient) * (lookups_->ranges()[digit.axis].high + 1);
   const DType dtype = reach <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
   // What is added before what is subtracted.
-  std::vector<IndexTerm> terms = index.terms;
-  std::stable_partition(terms.begin(), terms.end(), [](const IndexTerm& term) { return term.coefficient > 0; });
-  for (const IndexTerm& term : terms) {
-    if (term.axis < lookups_->own_axes()) continue;
+  std::stable_partition(digits.begin(), digits.end(), [](const kernel::Digit& one) { return one.coefficient > 0; });
+  for (const kernel::Digit& term : digits) {
     ExprId part = cast(coordinate_(term.axis), dtype);
     if (term.divisor != 1) part = binary(ScalarOp::kFloorDiv, part, integer(term.divisor, dtype));
     if (term.modulus != 0) part = binary(ScalarOp::kRemainder, part, integer(term.modulus, dtype));
@@ -206,15 +206,13 @@ ExprId KernelBuilder::reduce(ReduceOp code, DType dtype, std::vector<ExprId> ope
 
 ExprId KernelBuilder::all_of(const std::vector<flat::Guard>& guards) {
   ExprId all = flat::kNoExpr;
-  std::vector<int64_t> extents;
-  if (lookups_) extents.assign(lookups_->extents().begin(), lookups_->extents().end());
-  else
-    for (const auto& axis : kernel_.axes) extents.push_back(axis.extent);
+  const std::vector<kernel::SymbolRange> own = flat::ranges_of(kernel_.axes);
+  const SymbolRanges ranges = lookups_ ? lookups_->ranges() : SymbolRanges(own);
   auto require = [&](ExprId condition) {
     all = all == flat::kNoExpr ? condition : op(ScalarOp::kLogicalAnd, DType::b1, {all, condition});
   };
   for (const auto& guard : guards) {
-    const Range range = range_of(guard.index, extents);
+    const Interval range = range_of(guard.index, ranges);
     // What is looked up varies from lane to lane, for which 64 bits are dear.
     constexpr int64_t kNarrow = std::numeric_limits<int32_t>::max();
     const bool narrow = lookups_ && lookups_->is_lookup(guard.index) && range.low > -kNarrow && range.high < kNarrow &&
@@ -223,13 +221,10 @@ ExprId KernelBuilder::all_of(const std::vector<flat::Guard>& guards) {
     if (narrow && range.low >= guard.lower && range.high >= guard.upper) {
       // Affine part < the rest, which a loop over that part finds before it begins.
       const Index affine = lookups_->affine_part(guard.index);
-      Index rest{0, guard.index.terms};
-      std::erase_if(rest.terms, [&](const flat::IndexTerm& term) { return term.axis < lookups_->own_axes(); });
-      for (flat::IndexTerm& term : rest.terms) term.coefficient = -term.coefficient;
-      const ExprId end = looked_up(rest);
+      const ExprId end = looked_up(affine - guard.index);
       const int64_t above = guard.upper - affine.constant;
       name(end, "length");
-      require(compare(ScalarOp::kLess, index({0, affine.terms}, dtype),
+      require(compare(ScalarOp::kLess, index(affine - affine.constant, dtype),
                       above == 0 ? cast(end, dtype) : add(cast(end, dtype), integer(above, dtype))));
       continue;
     }
@@ -241,7 +236,7 @@ ExprId KernelBuilder::all_of(const std::vector<flat::Guard>& guards) {
 }
 
 int64_t KernelBuilder::highest(const Index& index) const {
-  return lookups_ ? range_of(index, lookups_->extents()).high : flat::range_of(index, kernel_.axes).highest;
+  return kernel::range_of(index, lookups_ ? lookups_->ranges() : SymbolRanges(flat::ranges_of(kernel_.axes))).high;
 }
 
 std::vector<bool> KernelBuilder::reduce_axes_of(ExprId value) const {

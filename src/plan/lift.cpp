@@ -181,13 +181,7 @@ Lift::Lift(kernel::Builder& build, const flat::Kernel& kernel, std::vector<kerne
 kernel::Index Lift::index(const flat::Index& index) const {
   const std::vector<kernel::SymbolRange> ranges = numbers_.ranges.empty() ? kernel::ranges_of(build_.kernel())
                                                                           : numbers_.ranges;
-  kernel::Index sum = index.constant;
-  for (const flat::IndexTerm& term : index.terms) {
-    kernel::Index one = kernel::floor_divide(axes_[term.axis], term.divisor, ranges);
-    if (term.modulus != 0) one = kernel::modulo(one, term.modulus, ranges);
-    sum = sum + one * kernel::Index(term.coefficient);
-  }
-  return sum;
+  return kernel::substitute(index, [&](kernel::Symbol axis) { return axes_[axis]; }, ranges);
 }
 
 kernel::Index Lift::over_symbols(const kernel::Index& index) const {

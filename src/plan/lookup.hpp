@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/graph.hpp"
+#include "plan/flat_kernel.hpp"
 #include "plan/index_math.hpp"
 
 namespace kw::plan {
@@ -51,9 +52,9 @@ struct Lookup {
 class Lookups {
  public:
   // The kernel's own axes come first.
-  void start(const std::vector<int64_t>& axes);
+  void start(SymbolRanges axes);
   int own_axes() const { return own_axes_; }
-  Extents extents() const { return extents_; }
+  SymbolRanges ranges() const { return ranges_; }
   bool is_lookup(const Index& index) const;
   Index affine_part(Index index) const;  // without the looked-up terms
 
@@ -65,8 +66,10 @@ class Lookups {
   std::vector<flat::Guard> guards;
 
  private:
+  bool is_looked_up(const kernel::IndexTerm& term) const;
+
   int own_axes_ = 0;
-  std::vector<int64_t> extents_;
+  std::vector<kernel::SymbolRange> ranges_;
   std::vector<Lookup> lookups_;
 };
 

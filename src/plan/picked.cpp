@@ -31,27 +31,22 @@ class AtPlace {
   }
 
  private:
-  bool mentions(const Index& index) const {
-    const auto along = [&](const IndexTerm& term) { return term.axis == axis_; };
-    return std::any_of(index.terms.begin(), index.terms.end(), along);
-  }
-
   // `index` is left without the axis' terms, whose sum this is.
   ExprId moved(Index& index) {
+    std::vector<kernel::Digit> digits = kernel::digits_of(index);
+    std::erase_if(digits, [&](const kernel::Digit& digit) { return digit.axis != axis_; });
     int64_t reach = 0;
-    for (const IndexTerm& term : index.terms)
-      if (term.axis == axis_) reach += std::abs(term.coefficient) * build_.kernel().axes[axis_].extent;
+    for (const kernel::Digit& digit : digits) reach += std::abs(digit.coefficient) * build_.kernel().axes[axis_].extent;
     const DType dtype = reach <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
     ExprId sum = flat::kNoExpr;
-    for (const IndexTerm& term : index.terms) {
-      if (term.axis != axis_) continue;
+    for (const kernel::Digit& term : digits) {
       ExprId part = build_.cast(place_, dtype);
       if (term.divisor != 1) part = build_.binary(ScalarOp::kFloorDiv, part, build_.integer(term.divisor, dtype));
       if (term.modulus != 0) part = build_.binary(ScalarOp::kRemainder, part, build_.integer(term.modulus, dtype));
       part = build_.mul(part, build_.integer(term.coefficient, dtype));
       sum = sum == flat::kNoExpr ? part : build_.add(sum, part);
     }
-    std::erase_if(index.terms, [&](const IndexTerm& term) { return term.axis == axis_; });
+    std::erase_if(index.terms, [&](const kernel::IndexTerm& term) { return kernel::digit_of(term)->axis == axis_; });
     return sum;
   }
 
@@ -72,11 +67,11 @@ class AtPlace {
 
   ExprId loaded(Expr expr) {
     const auto& guards = expr.access.guards;
-    const auto looks = [&](const flat::Guard& guard) { return mentions(guard.index); };
+    const auto looks = [&](const flat::Guard& guard) { return kernel::uses(guard.index, axis_); };
     if (std::any_of(guards.begin(), guards.end(), looks)) return flat::kNoExpr;
     for (ExprId& operand : expr.operands)
       if ((operand = at(operand)) == flat::kNoExpr) return flat::kNoExpr;
-    if (mentions(expr.access.index)) {
+    if (kernel::uses(expr.access.index, axis_)) {
       const ExprId by = moved(expr.access.index);
       if (expr.kind == ExprKind::kLoad) expr.operands = {by};
       else if (build_.dtype(by) == build_.dtype(expr.operands[0])) expr.operands[0] = build_.add(expr.operands[0], by);
@@ -106,8 +101,7 @@ int reduce_axis_of(const flat::Kernel& kernel) {
 }
 
 bool is_position(const Expr& expr, int axis) {
-  const Index& index = expr.access.index;
-  return expr.kind == ExprKind::kIndex && index.constant == 0 && index.terms == std::vector<IndexTerm>{{axis, 1, 1, 0}};
+  return expr.kind == ExprKind::kIndex && kernel::as_symbol(expr.access.index) == axis;
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ LoweredGroup plain(const GraphFacts& facts, const Product& product) {
   flat::Expr load;
   load.kind = flat::ExprKind::kLoad;
   load.dtype = type.dtype;
-  load.access.index.terms = {{0, 1, 1, 0}};
+  load.access.index = kernel::symbol_index(0);
   kernel.exprs = {load};
   flat::Store store;
   store.access.buffer = 1;
@@ -162,9 +162,9 @@ bool covers(const Kernel& kernel, const flat::Access& access, int64_t elements) 
   std::vector<size_t> order(kernel.axes.size());
   std::iota(order.begin(), order.end(), 0);
   std::vector<int64_t> distances(kernel.axes.size(), 0);
-  for (const flat::IndexTerm& term : access.index.terms) {
-    if (term.divisor != 1 || term.modulus != 0 || distances[term.axis] != 0) return false;
-    distances[term.axis] = term.coefficient;
+  for (const kernel::Digit& digit : kernel::digits_of(access.index)) {
+    if (!digit.is_plain()) return false;
+    distances[digit.axis] = digit.coefficient;
   }
   std::erase_if(order, [&](size_t axis) { return kernel.axes[axis].extent == 1; });
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distances[a] < distances[b]; });
@@ -187,7 +187,7 @@ std::vector<int64_t> distances_in_product(const LoweredGroup& group) {
   std::vector<int64_t> distances(group.kernel.axes.size(), 1);
   const flat::Access* access = load_of(group.kernel, product_buffer(group));
   KW_ASSERT(access, "a group with a product does not read it");
-  for (const flat::IndexTerm& term : access->index.terms) distances[term.axis] = term.coefficient;
+  for (const kernel::Digit& digit : kernel::digits_of(access->index)) distances[digit.axis] = digit.coefficient;
   return distances;
 }
 
@@ -209,10 +209,11 @@ std::optional<std::vector<int64_t>> folded_windows(const LoweredGroup& group, co
   const Product& product = *group.product;
   if (!folds(kernel) || product.batch.size() > 1 || kw::product(lengths) != product.columns) return std::nullopt;
   const flat::Access& load = *load_of(kernel, product_buffer(group));
+  const std::vector<kernel::Digit> digits_read = kernel::digits_of(load.index);
   const bool is_plain = load.index.constant == 0 && load.guards.empty() &&
-                        std::all_of(load.index.terms.begin(), load.index.terms.end(),
-                                    [](const auto& term) { return term.divisor == 1 && term.modulus == 0; });
-  if (!is_plain || load.index.terms.size() != kernel.axes.size()) return std::nullopt;
+                        std::all_of(digits_read.begin(), digits_read.end(),
+                                    [](const kernel::Digit& digit) { return digit.is_plain(); });
+  if (!is_plain || digits_read.size() != kernel.axes.size()) return std::nullopt;
   const std::vector<int64_t> distances = distances_in_product(group);
   const Shape strides = product.result_strides();
   std::vector<int64_t> windows(lengths.size(), 1), of_dims(lengths.size(), strides.back());

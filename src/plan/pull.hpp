@@ -30,7 +30,7 @@ bool looks_up(const Node& node);
 
 // Coordinates in the view's result of the operand's element at `coords`, for views that keep every element; else
 // nullopt.
-std::optional<Coords> push_view(const Graph& graph, NodeId node, const Coords& coords, Extents extents);
+std::optional<Coords> push_view(const Graph& graph, NodeId node, const Coords& coords, SymbolRanges ranges);
 
 // Coordinates in a tensor of shape `to` that broadcasts to `from`.
 Coords broadcast(const Coords& coords, const Shape& from, const Shape& to);

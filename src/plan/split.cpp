@@ -89,19 +89,19 @@ class Splitter {
 
  private:
   // [parallel points][parts], so that a row's parts are contiguous.
-  Index row_index(const std::vector<int64_t>& extents, int parallel) const {
+  Index row_index(SymbolRanges ranges, int parallel) const {
     Coords coords;
     Shape shape;
     for (int axis = 0; axis < parallel; ++axis) {
-      coords.push_back(axis_index(axis, extents));
+      coords.push_back(axis_index(axis, ranges));
       shape.push_back(group_.kernel.axes[axis].extent);
     }
-    return linearise(coords, shape, extents);
+    return linearise(coords, shape, ranges);
   }
 
-  Index scratch_index(const std::vector<int64_t>& extents, int parallel, int part_axis) const {
-    const Index row = scale(row_index(extents, parallel), choice_.parts, extents);
-    return add(row, axis_index(part_axis, extents), extents);
+  Index scratch_index(SymbolRanges ranges, int parallel, int part_axis) const {
+    const Index row = row_index(ranges, parallel) * choice_.parts;
+    return add(row, axis_index(part_axis, ranges), ranges);
   }
 
   int add_scratch(const std::string& name, DType dtype, int64_t parts) {
@@ -133,8 +133,7 @@ class Splitter {
     const int parallel = parallel_axes(kernel);
     if (!split_off_parallel(kernel, choice_.axis, choice_.parts, choice_.length)) return false;
     part_length_ = reduce_points(kernel);
-    const auto extents = extents_of(kernel);
-    const Index place = scratch_index(extents, parallel, parallel);
+    const Index place = scratch_index(flat::ranges_of(kernel.axes), parallel, parallel);
     for (ExprId id : first_reductions(group_.kernel)) {
       const Expr& expr = group_.kernel.exprs[id];
       Partial one{id, {}, {}};
@@ -188,7 +187,7 @@ class Splitter {
     std::vector<Index> replacement;
     for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
       if (axis < parallel || full) {
-        replacement.push_back({0, {{axis, 1, 1, 0}}});
+        replacement.push_back(kernel::symbol_index(axis));
         if (axis >= parallel) {
           axes.push_back(kernel.axes[axis]);
           axes.back().kind = AxisKind::kParallel;
@@ -203,7 +202,7 @@ class Splitter {
     axes.push_back(part);
     const int part_axis = static_cast<int>(axes.size()) - 1;
     KW_ASSERT(replace_axes(kernel, axes, replacement), "axes that only change their kind stay expressible");
-    rewrite_reductions(finish, scratch_index(extents_of(kernel), parallel, part_axis));
+    rewrite_reductions(finish, scratch_index(flat::ranges_of(kernel.axes), parallel, part_axis));
     drop_unused(kernel);
     drop_unused_buffers(finish);
     result_.finish.push_back(std::move(finish));
@@ -212,7 +211,7 @@ class Splitter {
   // Stores for every component, over the group's own axes.
   void publish_statistics(LoweredGroup& finish) {
     const int parallel = parallel_axes(group_.kernel);
-    const Index row = row_index(extents_of(group_.kernel), parallel);
+    const Index row = row_index(flat::ranges_of(group_.kernel.axes), parallel);
     for (Partial& one : partials_) {
       const Expr expr = group_.kernel.exprs[one.first];
       for (int component = 0; component < components_of(expr.reduce); ++component) {
@@ -232,7 +231,7 @@ class Splitter {
     kernel.stores = stores;
     kernel.name = stem() + "_finish_kernel";
     kernel.doc = "Results from each row's statistics: " + kernel.doc;
-    const Index row = row_index(extents_of(kernel), parallel_axes(kernel));
+    const Index row = row_index(flat::ranges_of(kernel.axes), parallel_axes(kernel));
     for (ExprId id = 0; id < static_cast<ExprId>(kernel.exprs.size()); ++id) {
       if (group_.kernel.exprs[id].kind != ExprKind::kReduce) continue;
       Expr& expr = kernel.exprs[id];
@@ -282,7 +281,7 @@ class Splitter {
           for (int scratch : one->scratch) load(scratch);
           if (expr.reduce == ReduceOp::kMoments && parts_ && parts_->elements >= 0) load(parts_->elements);
           else if (expr.reduce == ReduceOp::kMoments)
-            operands.push_back(count_of_part(push, static_cast<int>(finish.kernel.axes.size()) - 1, expr.dtype));
+            operands.push_back(count_of_part(push, finish.kernel.axes, expr.dtype));
         }
         expr.operands = operands;
         expr.reduce = combining(expr.reduce);
@@ -293,9 +292,10 @@ class Splitter {
     finish.kernel.exprs = std::move(fresh);
   }
 
-  // How many elements a part has: a constant, or the smaller of that and what its period's earlier parts leave.
+  // How many elements a part, the last axis, has: a constant, or the smaller of that and what its period's earlier
+  // parts leave.
   template <typename Push>
-  ExprId count_of_part(Push&& push, int part_axis, DType dtype) const {
+  ExprId count_of_part(Push&& push, const std::vector<Axis>& axes, DType dtype) const {
     Expr count;
     count.dtype = dtype;
     count.number = static_cast<double>(part_length_);
@@ -303,8 +303,10 @@ class Splitter {
     Expr left, length, smaller, cast;
     left.kind = ExprKind::kIndex;
     left.dtype = length.dtype = smaller.dtype = DType::i32;
-    left.access.index = {(parts_->period - 1) * parts_->length + parts_->last,
-                         {{part_axis, -parts_->length, 1, parts_->period == parts_->count ? 0 : parts_->period}}};
+    const std::vector<kernel::SymbolRange> ranges = flat::ranges_of(axes);
+    const Index earlier = kernel::modulo(kernel::symbol_index(static_cast<int>(axes.size()) - 1), parts_->period,
+                                         ranges);
+    left.access.index = Index((parts_->period - 1) * parts_->length + parts_->last) - earlier * parts_->length;
     length.integer = parts_->length;
     smaller.kind = cast.kind = ExprKind::kOp;
     smaller.op = ScalarOp::kMinimum;

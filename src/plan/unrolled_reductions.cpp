@@ -27,7 +27,7 @@ class ReductionUnroller {
  public:
   ReductionUnroller(const Kernel& old, const std::vector<int64_t>& repeats)
       : old_(old), repeats_(repeats), varies_(flat::axes_of_exprs(old)), new_(frame(old, repeats)), build_(new_) {
-    extents_ = extents_of(new_);
+    ranges_ = flat::ranges_of(new_.axes);
   }
 
   std::optional<Kernel> run() {
@@ -64,11 +64,11 @@ class ReductionUnroller {
   Index at(const Index& index, const Place& place) {
     std::vector<Index> replacement;
     for (size_t axis = 0; axis < old_.axes.size(); ++axis) {
-      Index one{place[axis], {}};
-      if (axis < parallel() && extents_[axis] > 1) one.terms.push_back({static_cast<int>(axis), repeats_[axis], 1, 0});
+      Index one(place[axis]);
+      if (axis < parallel()) one = one + axis_index(static_cast<int>(axis), ranges_) * repeats_[axis];
       replacement.push_back(std::move(one));
     }
-    std::optional<Index> result = substitute(index, replacement, extents_);
+    std::optional<Index> result = kernel::replace_digits(index, replacement, ranges_);
     expressible_ = expressible_ && result;
     return result.value_or(Index{});
   }
@@ -78,7 +78,7 @@ class ReductionUnroller {
     std::vector<Guard> result;
     for (const Guard& guard : guards) {
       Guard one{at(guard.index, place), guard.lower, guard.upper};
-      const Range range = range_of(one.index, extents_);
+      const Interval range = range_of(one.index, ranges_);
       if (range.low < one.lower || range.high >= one.upper) result.push_back(std::move(one));
     }
     return result;
@@ -93,7 +93,8 @@ class ReductionUnroller {
     made.access.guards = at(store.access.guards, place);
     for (size_t axis = 0; axis < parallel(); ++axis)
       if (overhangs(axis) && axes[axis])
-        made.access.guards.push_back({at({0, {{static_cast<int>(axis), 1, 1, 0}}}, place), 0, old_.axes[axis].extent});
+        made.access.guards.push_back(
+            {at(kernel::symbol_index(static_cast<int>(axis)), place), 0, old_.axes[axis].extent});
     new_.stores.push_back(std::move(made));
   }
 
@@ -132,7 +133,7 @@ class ReductionUnroller {
       may_leave = may_leave || !uses_axis(guarded, static_cast<int>(axis));
     }
     const int64_t elements = new_.buffers[access.buffer].elements;
-    if (may_leave && range_of(access.index, extents_).high >= elements)
+    if (may_leave && range_of(access.index, ranges_).high >= elements)
       access.guards.push_back({access.index, 0, elements});
     return build_.load(std::move(access), expr.dtype);
   }
@@ -190,7 +191,7 @@ class ReductionUnroller {
   const std::vector<std::vector<bool>> varies_;
   Kernel new_;
   KernelBuilder build_;
-  std::vector<int64_t> extents_;
+  std::vector<kernel::SymbolRange> ranges_;
   std::map<std::pair<ExprId, Place>, ExprId> known_;
   bool expressible_ = true;
 };

@@ -13,12 +13,12 @@ ExprId count_along(KernelBuilder& build, const WindowDim& dim, bool counts_paddi
     const auto [start, end] = ends_of(dim, output, lookups);
     return build.sub(build.index(end, DType::i32), build.index(start, DType::i32));
   }
-  const Extents extents = lookups.extents();
+  const SymbolRanges ranges = lookups.ranges();
   const int64_t first = counts_padding ? -dim.padding : 0, end = dim.input + (counts_padding ? dim.padding : 0);
-  Index low = scale(output, dim.stride, extents), high = low;
+  Index low = output * dim.stride, high = low;
   low.constant -= dim.padding;
   high.constant += dim.kernel - dim.padding;
-  const bool starts_outside = range_of(low, extents).low<first, ends_outside = range_of(high, extents).high> end;
+  const bool starts_outside = range_of(low, ranges).low<first, ends_outside = range_of(high, ranges).high> end;
   same = dim.kernel;
   if (!starts_outside && !ends_outside) return flat::kNoExpr;
   ExprId from = build.index(low, DType::i32), to = build.index(high, DType::i32);
@@ -85,7 +85,7 @@ std::vector<ExprId> lower_window(const WindowContext& c) {
     Shape sizes;
     for (const WindowDim& dim : c.window.dims) sizes.push_back(dim.input);
     results.push_back(
-        pooled_position(c.build, value, largest, linearise(spatial, sizes, c.lookups.extents()), c.element.guards));
+        pooled_position(c.build, value, largest, linearise(spatial, sizes, c.lookups.ranges()), c.element.guards));
   }
   return results;
 }

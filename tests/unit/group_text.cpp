@@ -246,17 +246,15 @@ class Parser {
         return;
       }
     }
-    IndexTerm term;
-    term.coefficient = coefficient;
-    if (accept("(")) {
-      term.axis = find(axes_, name(), "axis");
-      if (accept("//")) term.divisor = integer();
-      if (accept("%")) term.modulus = integer();
+    const bool has_parts = accept("(");
+    Index part = kernel::symbol_index(find(axes_, name(), "axis"));
+    if (has_parts) {
+      const std::vector<kernel::SymbolRange> ranges = ranges_of(kernel_.axes);
+      if (accept("//")) part = kernel::floor_divide(part, integer(), ranges);
+      if (accept("%")) part = kernel::modulo(part, integer(), ranges);
       expect(")");
-    } else {
-      term.axis = find(axes_, name(), "axis");
     }
-    index.terms.push_back(term);
+    index = index + part * coefficient;
   }
 
   // --- Tokens ---

@@ -78,13 +78,10 @@ class Planner {
 
   // How well SIMD along the axis suits one access: contiguous is good, a stride costs a gather, a constant is free.
   int suitability(const Access& access, int axis) const {
-    int64_t stride = 0;
+    const int64_t stride = stride_along(access, axis);
     bool divided = false;
-    for (const IndexTerm& term : access.index.terms) {
-      if (term.axis != axis) continue;
-      stride += term.coefficient;
-      divided = divided || term.divisor != 1 || term.modulus != 0;
-    }
+    for (const kernel::Digit& digit : kernel::digits_of(access.index))
+      divided = divided || (digit.axis == axis && !digit.is_plain());
     const int weight = static_cast<int>(access.index.terms.size());  // an access along more axes moves more data
     if (divided) return -weight;
     return stride == 1 ? weight : (stride == 0 ? 0 : -weight);

@@ -60,7 +60,7 @@ class Search {
   bool is_place(ExprId id) const {
     const Expr& expr = kernel_.exprs[id];
     if (expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast) return is_place(expr.operands[0]);
-    return expr.kind == ExprKind::kIndex && expr.access.index == Index{0, {IndexTerm{axis_, 1, 1, 0}}};
+    return expr.kind == ExprKind::kIndex && kernel::as_symbol(expr.access.index) == axis_;
   }
 
   std::vector<ExprId> of_condition(ExprId id) const {

@@ -30,39 +30,23 @@ Expr known(bool value) {
   return expr;
 }
 
-Index sum(const Index& left, const Index& right, int64_t factor) {
-  Index result = left;
-  result.constant += factor * right.constant;
-  for (IndexTerm term : right.terms) {
-    term.coefficient *= factor;
-    const auto like = std::find_if(result.terms.begin(), result.terms.end(), [&](const IndexTerm& one) {
-      return one.axis == term.axis && one.divisor == term.divisor && one.modulus == term.modulus;
-    });
-    if (like == result.terms.end()) result.terms.push_back(term);
-    else like->coefficient += term.coefficient;
-  }
-  std::erase_if(result.terms, [](const IndexTerm& term) { return term.coefficient == 0; });
-  return result;
-}
-
 // The value of an integer expression as an index over the axes, where it is one; `forms` are those of the expressions
 // before it.
 std::optional<Index> form_of(const Expr& expr, const std::vector<std::optional<Index>>& forms) {
   if (expr.dtype != DType::i32 && expr.dtype != DType::i64) return std::nullopt;
   if (expr.kind == ExprKind::kIndex) return expr.access.index;
-  if (expr.kind == ExprKind::kConstant) return Index{expr.integer, {}};
+  if (expr.kind == ExprKind::kConstant) return Index(expr.integer);
   if (expr.kind != ExprKind::kOp) return std::nullopt;
   for (ExprId operand : expr.operands)
     if (!forms[operand]) return std::nullopt;
   const auto operand = [&](size_t i) -> const Index& { return *forms[expr.operands[i]]; };
   switch (expr.op) {
     case ScalarOp::kCast: return operand(0);
-    case ScalarOp::kAdd: return sum(operand(0), operand(1), 1);
-    case ScalarOp::kSub: return sum(operand(0), operand(1), -1);
+    case ScalarOp::kAdd: return operand(0) + operand(1);
+    case ScalarOp::kSub: return operand(0) - operand(1);
     case ScalarOp::kMul:
-      if (operand(1).terms.empty()) return sum({}, operand(0), operand(1).constant);
-      if (operand(0).terms.empty()) return sum({}, operand(1), operand(0).constant);
-      return std::nullopt;
+      if (!kernel::as_constant(operand(0)) && !kernel::as_constant(operand(1))) return std::nullopt;
+      return operand(0) * operand(1);
     default: return std::nullopt;
   }
 }
@@ -73,11 +57,11 @@ bool compares(ScalarOp op) { return op >= ScalarOp::kEqual && op <= ScalarOp::kG
 std::optional<Index> difference_of(const Expr& expr, const std::vector<std::optional<Index>>& forms) {
   if (expr.kind != ExprKind::kOp || !compares(expr.op) || !forms[expr.operands[0]] || !forms[expr.operands[1]])
     return std::nullopt;
-  return sum(*forms[expr.operands[0]], *forms[expr.operands[1]], -1);
+  return *forms[expr.operands[0]] - *forms[expr.operands[1]];
 }
 
 // What the comparison of `difference` with 0 says, where it says the same everywhere.
-std::optional<bool> answer_of(ScalarOp op, const IndexRange& difference) {
+std::optional<bool> answer_of(ScalarOp op, const kernel::Interval& difference) {
   const auto [lowest, highest] = difference;
   const auto decide = [&](bool always, bool never) {
     return always ? std::optional(true) : never ? std::optional(false) : std::nullopt;
@@ -113,8 +97,8 @@ void for_each_index(const Kernel& kernel, Visit&& visit) {
 bool is_walked_plainly(const Kernel& kernel, int axis) {
   bool plain = true;
   for_each_index(kernel, [&](const Index& index) {
-    for (const IndexTerm& term : index.terms)
-      plain = plain && (term.axis != axis || (term.divisor == 1 && term.modulus == 0));
+    for (const kernel::Digit& digit : kernel::digits_of(index))
+      plain = plain && (digit.axis != axis || digit.is_plain());
   });
   return plain;
 }
@@ -160,8 +144,10 @@ class Conditions {
 
   // The place along the index's one axis where it reaches `bound`, or falls below it.
   void note(const Index& index, int64_t bound) {
-    if (index.terms.size() != 1 || index.terms[0].divisor != 1 || index.terms[0].modulus != 0) return;
-    const auto& [axis, step, divisor, modulus] = index.terms[0];
+    const std::vector<kernel::Digit> digits = kernel::digits_of(index);
+    if (digits.size() != 1 || !digits[0].is_plain()) return;
+    const int axis = digits[0].axis;
+    const int64_t step = digits[0].coefficient;
     const int64_t distance = bound - index.constant;
     const int64_t place = step > 0 ? -floor_quotient(-distance, step) : floor_quotient(-distance, -step) + 1;
     if (place > 0 && place < kernel_.axes[axis].extent && kernel_.axes[axis].kind == AxisKind::kParallel)
@@ -212,7 +198,7 @@ void narrow(Kernel& kernel, int axis, int64_t first, int64_t end) {
 
 class Folder {
  public:
-  explicit Folder(Kernel kernel) : kernel_(std::move(kernel)) {}
+  explicit Folder(Kernel kernel) : kernel_(std::move(kernel)), ranges_(ranges_of(kernel_.axes)) {}
 
   // What the axes' extents decide, decided; without what is then not needed.
   Kernel run() {
@@ -239,7 +225,7 @@ class Folder {
     if (is_load(expr)) return fold_load(std::move(expr));
     if (expr.kind != ExprKind::kOp) return insert(std::move(expr));
     if (const auto difference = difference_of(expr, forms_))
-      if (const auto answer = answer_of(expr.op, range_of(*difference, kernel_.axes))) return insert(known(*answer));
+      if (const auto answer = answer_of(expr.op, range_of(*difference, ranges_))) return insert(known(*answer));
     const auto decided = [&](size_t i) { return is_known(exprs_[expr.operands[i]]); };
     const auto holds = [&](size_t i) { return is_true(exprs_[expr.operands[i]]); };
     if (expr.op == ScalarOp::kSelect && decided(0)) return expr.operands[holds(0) ? 1 : 2];
@@ -261,7 +247,7 @@ class Folder {
       return insert(otherwise_of(expr));
     if (conditional) expr.operands.pop_back();
     if (expr.kind == ExprKind::kGather && expr.operands.size() == 1 && forms_[expr.operands[0]]) {
-      expr.access.index = sum(expr.access.index, *forms_[expr.operands[0]], 1);
+      expr.access.index = expr.access.index + *forms_[expr.operands[0]];
       expr.kind = ExprKind::kLoad;
       expr.operands.clear();
     }
@@ -278,15 +264,15 @@ class Folder {
 
   void drop_certain(std::vector<Guard>& guards) const {
     std::erase_if(guards, [&](const Guard& guard) {
-      const IndexRange range = range_of(guard.index, kernel_.axes);
-      return range.lowest >= guard.lower && range.highest < guard.upper;
+      const kernel::Interval range = range_of(guard.index, ranges_);
+      return range.low >= guard.lower && range.high < guard.upper;
     });
   }
 
   bool never_holds(const std::vector<Guard>& guards) const {
     return std::any_of(guards.begin(), guards.end(), [&](const Guard& guard) {
-      const IndexRange range = range_of(guard.index, kernel_.axes);
-      return range.highest < guard.lower || range.lowest >= guard.upper;
+      const kernel::Interval range = range_of(guard.index, ranges_);
+      return range.high < guard.lower || range.low >= guard.upper;
     });
   }
 
@@ -308,6 +294,7 @@ class Folder {
   }
 
   Kernel kernel_;
+  const std::vector<kernel::SymbolRange> ranges_;
   std::vector<Expr> exprs_;
   std::vector<std::optional<Index>> forms_;
   std::vector<ExprId> moved_;
@@ -327,19 +314,20 @@ bool lie_behind_each_other(const Kernel& kernel, int outer, int inner) {
 
 void merge(Simplified& region, int outer, int inner) {
   Kernel& kernel = region.kernel;
-  const auto rewrite = [&](Index& index) {
-    std::erase_if(index.terms, [&](const IndexTerm& term) { return term.axis == outer; });
-    for (IndexTerm& term : index.terms) term.axis -= term.axis > outer;
-  };
+  kernel.axes[inner].name = "element";
+  kernel.axes[inner].extent *= kernel.axes[outer].extent;
+  std::vector<Index> replacement;
+  for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis)
+    replacement.push_back(axis == outer ? Index(0) : kernel::symbol_index(axis - (axis > outer)));
+  kernel.axes.erase(kernel.axes.begin() + outer);
+  const std::vector<kernel::SymbolRange> ranges = ranges_of(kernel.axes);
+  const auto rewrite = [&](Index& index) { index = kernel::replace_digits(index, replacement, ranges).value(); };
   const auto rewrite_access = [&](Access& access) {
     rewrite(access.index);
     for (Guard& guard : access.guards) rewrite(guard.index);
   };
   for (Expr& expr : kernel.exprs) rewrite_access(expr.access);
   for (Store& store : kernel.stores) rewrite_access(store.access);
-  kernel.axes[inner].name = "element";
-  kernel.axes[inner].extent *= kernel.axes[outer].extent;
-  kernel.axes.erase(kernel.axes.begin() + outer);
   int& contiguous = region.hints.contiguous_axis;
   if (contiguous == outer) contiguous = inner;
   if (contiguous > outer) --contiguous;

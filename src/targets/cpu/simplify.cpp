@@ -30,12 +30,11 @@ void for_each_index(Kernel& kernel, Visit&& visit) {
 std::vector<int64_t> cuts_of(Kernel& kernel, int axis) {
   const int64_t extent = kernel.axes[axis].extent;
   std::set<int64_t> cuts{1, extent};
-  for_each_index(kernel, [&](Index& index) {
-    for (IndexTerm& term : index.terms) {
-      if (term.axis != axis) continue;
-      if (term.modulus && term.divisor * term.modulus >= extent) term.modulus = 0;
-      if (term.divisor < extent) cuts.insert(term.divisor);
-      if (term.modulus) cuts.insert(term.divisor * term.modulus);
+  for_each_index(kernel, [&](const Index& index) {
+    for (const kernel::Digit& digit : kernel::digits_of(index)) {
+      if (digit.axis != axis) continue;
+      cuts.insert(digit.divisor);
+      if (digit.modulus) cuts.insert(digit.divisor * digit.modulus);
     }
   });
   std::vector<int64_t> chain(cuts.begin(), cuts.end());
@@ -50,39 +49,40 @@ std::string name_of_part(const std::string& axis, size_t part, size_t parts) {
   return "middle_" + axis + (parts > 3 ? "_" + std::to_string(part) : "");
 }
 
+// Every axis by an index over `axes`, which take their place.
+void replace_axes(Kernel& kernel, std::vector<Axis> axes, const std::vector<Index>& replacement) {
+  const std::vector<kernel::SymbolRange> ranges = ranges_of(axes);
+  for_each_index(kernel, [&](Index& index) { index = kernel::replace_digits(index, replacement, ranges).value(); });
+  kernel.axes = std::move(axes);
+}
+
 // Replaces axis by chain.size() − 1 axes, outermost first.
 void split_axis(Kernel& kernel, LoopHints& hints, int axis, const std::vector<int64_t>& chain) {
   const size_t parts = chain.size() - 1;
   const int shift = static_cast<int>(parts) - 1;
   if (hints.contiguous_axis == axis) hints.contiguous_axis = -1;
   if (hints.contiguous_axis > axis) hints.contiguous_axis += shift;
-  const Axis whole = kernel.axes[axis];
-  std::vector<Axis> replacement;
-  for (size_t part = 0; part < parts; ++part) {
-    Axis piece = whole;
-    piece.name = name_of_part(whole.name, part, parts);
-    piece.extent = chain[parts - part] / chain[parts - part - 1];
-    replacement.push_back(piece);
-  }
-  for_each_index(kernel, [&](Index& index) {
-    std::vector<IndexTerm> terms;
-    for (const IndexTerm& term : index.terms) {
-      if (term.axis != axis) {
-        terms.push_back(term);
-        if (term.axis > axis) terms.back().axis += shift;
-        continue;
-      }
-      const int64_t end = term.modulus ? term.divisor * term.modulus : whole.extent;
-      for (size_t part = 0; part < parts; ++part) {
-        const int64_t low = chain[parts - part - 1];
-        if (low >= term.divisor && low < end)
-          terms.push_back({axis + static_cast<int>(part), term.coefficient * (low / term.divisor), 1, 0});
-      }
+  std::vector<Axis> axes;
+  std::vector<Index> replacement;
+  for (int old = 0; old < static_cast<int>(kernel.axes.size()); ++old) {
+    const Axis& whole = kernel.axes[old];
+    if (old != axis) {
+      replacement.push_back(kernel::symbol_index(static_cast<int>(axes.size())));
+      axes.push_back(whole);
+      continue;
     }
-    index.terms = std::move(terms);
-  });
-  kernel.axes.erase(kernel.axes.begin() + axis);
-  kernel.axes.insert(kernel.axes.begin() + axis, replacement.begin(), replacement.end());
+    Index sum;
+    for (size_t part = 0; part < parts; ++part) {
+      const int64_t low = chain[parts - part - 1];
+      sum = sum + kernel::symbol_index(static_cast<int>(axes.size())) * low;
+      Axis piece = whole;
+      piece.name = name_of_part(whole.name, part, parts);
+      piece.extent = chain[parts - part] / low;
+      axes.push_back(piece);
+    }
+    replacement.push_back(std::move(sum));
+  }
+  replace_axes(kernel, std::move(axes), replacement);
 }
 
 void split_axes(Kernel& kernel, LoopHints& hints) {
@@ -97,41 +97,29 @@ void split_axes(Kernel& kernel, LoopHints& hints) {
 
 // Stride of an access along the axis; 0 also where it depends on the axis otherwise than by a multiple.
 int64_t plain_stride(const Index& index, int axis) {
-  int64_t stride = 0;
-  for (const IndexTerm& term : index.terms) {
-    if (term.axis != axis) continue;
-    if (term.divisor != 1 || term.modulus != 0) return 0;
-    stride += term.coefficient;
-  }
-  return stride;
+  for (const kernel::Digit& digit : kernel::digits_of(index))
+    if (digit.axis == axis && !digit.is_plain()) return 0;
+  return kernel::stride_along(index, axis);
 }
 
 // `inner` becomes the end of `outer`: outer · extent + inner. Where an index has both in that ratio they are one term.
 void join_axes(Kernel& kernel, LoopHints& hints, int outer, int inner) {
   const int64_t extent = kernel.axes[inner].extent;
-  for_each_index(kernel, [&](Index& index) {
-    const int64_t outer_stride = plain_stride(index, outer), inner_stride = plain_stride(index, inner);
-    std::vector<IndexTerm> terms;
-    if (inner_stride != 0 && outer_stride == inner_stride * extent) {
-      terms.push_back({outer, inner_stride, 1, 0});
-      std::erase_if(index.terms, [&](const IndexTerm& term) { return term.axis == outer || term.axis == inner; });
-    }
-    for (IndexTerm term : index.terms) {
-      if (term.axis == outer) term.divisor *= extent;
-      if (term.axis == inner)
-        term = {outer, term.coefficient, term.divisor, term.modulus != 0 ? term.modulus : extent / term.divisor};
-      terms.push_back(term);
-    }
-    for (IndexTerm& term : terms)
-      if (term.axis > inner) --term.axis;
-    index.terms = std::move(terms);
-  });
-  Axis& axis = kernel.axes[outer];
+  std::vector<Axis> axes = kernel.axes;
+  Axis& axis = axes[outer];
   const std::string part = "outer_";
-  if (axis.name.starts_with(part) && kernel.axes[inner].name == "inner_" + axis.name.substr(part.size()))
+  if (axis.name.starts_with(part) && axes[inner].name == "inner_" + axis.name.substr(part.size()))
     axis.name = axis.name.substr(part.size());
   axis.extent *= extent;
-  kernel.axes.erase(kernel.axes.begin() + inner);
+  axes.erase(axes.begin() + inner);
+  const std::vector<kernel::SymbolRange> ranges = ranges_of(axes);
+  const Index joined = kernel::symbol_index(outer - (outer > inner));
+  std::vector<Index> replacement;
+  for (int old = 0; old < static_cast<int>(kernel.axes.size()); ++old)
+    replacement.push_back(old == outer   ? kernel::floor_divide(joined, extent, ranges)
+                          : old == inner ? kernel::modulo(joined, extent, ranges)
+                                         : kernel::symbol_index(old - (old > inner)));
+  replace_axes(kernel, std::move(axes), replacement);
   if (hints.contiguous_axis == inner) hints.contiguous_axis = -1;
   if (hints.contiguous_axis > inner) --hints.contiguous_axis;
 }
@@ -148,13 +136,13 @@ bool join_short_axis(Kernel& kernel, LoopHints& hints) {
     return std::all_of(kernel.stores.begin(), kernel.stores.end(),
                        [&](const Store& store) { return plain_stride(store.access.index, axis) == stride; });
   };
-  const auto exact = [&](const IndexTerm& term, int64_t extent) { return extent % term.divisor == 0; };
   for (int inner = 0; inner < static_cast<int>(kernel.axes.size()); ++inner) {
     const int64_t extent = kernel.axes[inner].extent;
     if (extent <= 1 || extent >= kShort || !strides_are(inner, 1)) continue;
     bool divides = true;
-    for_each_index(kernel, [&](Index& index) {
-      for (const IndexTerm& term : index.terms) divides = divides && (term.axis != inner || exact(term, extent));
+    for_each_index(kernel, [&](const Index& index) {
+      for (const kernel::Digit& digit : kernel::digits_of(index))
+        divides = divides && (digit.axis != inner || extent % digit.divisor == 0);
     });
     for (int outer = 0; divides && outer < static_cast<int>(kernel.axes.size()); ++outer) {
       if (outer == inner || kernel.axes[outer].extent <= 1 || !strides_are(outer, extent)) continue;
@@ -353,7 +341,7 @@ class Expander {
     for (int axis = static_cast<int>(source_.axes.size()); axis-- > 0;) {
       const Axis& one = source_.axes[axis];
       if (one.kind != AxisKind::kReduce) continue;
-      if (one.extent > 1) place.access.index.terms.insert(place.access.index.terms.begin(), {axis, size, 1, 0});
+      if (one.extent > 1) place.access.index = kernel::symbol_index(axis) * size + place.access.index;
       size *= one.extent;
     }
     return intern(std::move(place));
@@ -421,8 +409,9 @@ class Expander {
     Expr expr = result_.kernel.exprs[id];
     if (expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kConstant) return id;
     const auto drop = [&](Index& index) {
-      std::erase_if(index.terms,
-                    [&](const IndexTerm& term) { return result_.kernel.axes[term.axis].kind == AxisKind::kReduce; });
+      std::erase_if(index.terms, [&](const kernel::IndexTerm& term) {
+        return result_.kernel.axes[kernel::digit_of(term)->axis].kind == AxisKind::kReduce;
+      });
     };
     drop(expr.access.index);
     for (Guard& guard : expr.access.guards) drop(guard.index);
@@ -465,7 +454,8 @@ class Expander {
 
 void drop_unit_axes(Kernel& kernel) {
   for_each_index(kernel, [&](Index& index) {
-    std::erase_if(index.terms, [&](const IndexTerm& term) { return kernel.axes[term.axis].extent <= 1; });
+    std::erase_if(index.terms,
+                  [&](const kernel::IndexTerm& term) { return kernel.axes[kernel::digit_of(term)->axis].extent <= 1; });
   });
 }
 

@@ -72,8 +72,8 @@ int64_t distinct_reads(const Kernel& kernel, const flat::Access& load, int axis,
 int64_t side_by_side(const Kernel& kernel, const flat::Access& load, int inner) {
   const int64_t stride = std::abs(stride_along(load, inner));
   if (stride == 0 || stride > kVector || (stride > 1 && reduce_points(kernel) > kFewOffsets)) return 1;
-  for (const auto& term : load.index.terms)
-    if (term.axis < inner && term.coefficient % kVector != 0) return 1;
+  for (const kernel::Digit& digit : kernel::digits_of(load.index))
+    if (digit.axis < inner && digit.coefficient % kVector != 0) return 1;
   const int64_t results = kVector / std::gcd(kVector, stride);
   for (int offset = parallel_axes(kernel); offset < static_cast<int>(kernel.axes.size()); ++offset) {
     const int64_t step = std::abs(stride_along(load, offset)), count = kernel.axes[offset].extent;
