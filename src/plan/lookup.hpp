@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/graph.hpp"
-#include "plan/flat_kernel.hpp"
+#include "plan/group_kernel.hpp"
 #include "plan/index_math.hpp"
 
 namespace kw::plan {
@@ -41,10 +41,10 @@ struct Lookup {
   Index position;
   int64_t shift = 0;
   double scale = 1.0;
-  bool aligned = false;             // align_corners
-  bool copies = false;              // the axis keeps its extent
-  DType work = DType::f32;          // of the arithmetic on fractions
-  std::vector<flat::Guard> guards;  // where the coordinate is needed
+  bool aligned = false;       // align_corners
+  bool copies = false;        // the axis keeps its extent
+  DType work = DType::f32;    // of the arithmetic on fractions
+  std::vector<Guard> guards;  // where the coordinate is needed
 
   bool operator==(const Lookup&) const = default;
 };
@@ -63,7 +63,7 @@ class Lookups {
   const Lookup& of_axis(int axis) const { return lookups_[static_cast<size_t>(axis - own_axes_)]; }
 
   // What the lookups made next are needed under.
-  std::vector<flat::Guard> guards;
+  std::vector<Guard> guards;
 
  private:
   bool is_looked_up(const kernel::IndexTerm& term) const;

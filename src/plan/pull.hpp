@@ -16,7 +16,7 @@ namespace kw::plan {
 struct Pull {
   ValueId value = kNoValue;
   Coords coords;
-  std::vector<flat::Guard> guards;
+  std::vector<Guard> guards;
 };
 
 // Operands of a view or pointwise node in argument order (for_each_operand), for the element `coords` of result
