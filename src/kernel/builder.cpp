@@ -1,27 +1,12 @@
 #include "kernel/builder.hpp"
 
 #include <algorithm>
-#include <functional>
+#include <bit>
 
-#include "ir/numbers.hpp"
 #include "support/error.hpp"
 
 namespace kw::kernel {
 namespace {
-
-bool same_access(const Access& left, const Access& right) {
-  return left.buffer == right.buffer && left.coordinates == right.coordinates && left.mask == right.mask &&
-         same_bits(left.otherwise, right.otherwise);
-}
-
-// Apart from the name.
-bool same(const Expr& left, const Expr& right) {
-  return left.kind == right.kind && left.dtype == right.dtype && left.op == right.op && left.reduce == right.reduce &&
-         left.component == right.component && left.reversed == right.reversed && left.precision == right.precision &&
-         left.operands == right.operands && left.axes == right.axes && left.state == right.state &&
-         left.index == right.index && same_bits(left.number, right.number) && left.integer == right.integer &&
-         same_access(left.access, right.access);
-}
 
 // The value of a whole number that is index algebra.
 std::optional<Index> index_of(const Expr& expr) {
@@ -54,7 +39,32 @@ bool fits(const Index& index, DType dtype, SymbolRanges ranges) {
   return dtype == DType::i64 || (range.low >= INT32_MIN && range.high <= INT32_MAX);
 }
 
+size_t hash_of(const Expr& expr) {
+  size_t hash = 0;
+  const auto add = [&](int64_t number) { hash = hash * 1000003 + static_cast<size_t>(number); };
+  for (const int number : {static_cast<int>(expr.kind), static_cast<int>(expr.dtype), static_cast<int>(expr.op),
+                           static_cast<int>(expr.reduce), expr.component, expr.access.buffer, expr.access.mask})
+    add(number);
+  for (const ExprId operand : expr.operands) add(operand);
+  for (const Coordinate& coordinate : expr.access.coordinates) add(coordinate.index.constant);
+  add(expr.index.constant);
+  add(expr.integer);
+  add(std::bit_cast<int64_t>(expr.number));
+  return hash;
+}
+
 }  // namespace
+
+ExprId ExprTable::insert(Kernel& kernel, Expr expr) {
+  const size_t hash = hash_of(expr);
+  const auto [first, last] = places_.equal_range(hash);
+  for (auto place = first; place != last; ++place)
+    if (is_same(kernel.exprs[place->second], expr)) return place->second;
+  const auto id = static_cast<ExprId>(kernel.exprs.size());
+  kernel.exprs.push_back(std::move(expr));
+  places_.emplace(hash, id);
+  return id;
+}
 
 Builder::Builder(std::string name, std::string doc) {
   kernel_.name = std::move(name);
@@ -81,10 +91,7 @@ int Builder::buffer(std::string name, DType dtype, std::vector<Index> shape, Buf
 
 ExprId Builder::add(Expr expr) {
   std::sort(expr.axes.begin(), expr.axes.end());
-  for (size_t id = 0; id < kernel_.exprs.size(); ++id)
-    if (same(kernel_.exprs[id], expr)) return static_cast<ExprId>(id);
-  kernel_.exprs.push_back(std::move(expr));
-  return static_cast<ExprId>(kernel_.exprs.size()) - 1;
+  return table_.insert(kernel_, std::move(expr));
 }
 
 ExprId Builder::constant(DType dtype, double number) {
@@ -218,55 +225,16 @@ void Builder::combine(ReduceOp reduce, Access access, ExprId value, std::vector<
 }
 
 std::vector<ExprId> Builder::drop_unused() {
-  std::vector<bool> used(kernel_.exprs.size());
-  const std::function<void(ExprId)> mark = [&](ExprId id) {
-    if (id == kNoExpr || used[id]) return;
-    used[id] = true;
-    for (ExprId input : inputs_of(kernel_.exprs[id])) mark(input);
-    if (kernel_.exprs[id].kind != ExprKind::kState) return;
-    mark(kernel_.states[kernel_.exprs[id].state].initial);
-    mark(kernel_.states[kernel_.exprs[id].state].next);
-  };
-  for (const Store& store : kernel_.stores) {
-    mark(store.value);
-    for (ExprId input : inputs_of(store.access)) mark(input);
-  }
-  for (const State& state : kernel_.states) {
-    mark(state.initial);
-    mark(state.next);
-  }
-  std::vector<ExprId> place(kernel_.exprs.size(), kNoExpr);
-  std::vector<Expr> kept;
-  for (size_t id = 0; id < used.size(); ++id) {
-    if (!used[id]) continue;
-    place[id] = static_cast<ExprId>(kept.size());
-    kept.push_back(std::move(kernel_.exprs[id]));
-  }
-  const auto move = [&](ExprId& id) {
-    if (id != kNoExpr) id = place[id];
-  };
-  const auto move_access = [&](Access& access) {
-    for (Coordinate& coordinate : access.coordinates) move(coordinate.value);
-    move(access.mask);
-  };
-  for (Expr& expr : kept) {
-    for (ExprId& operand : expr.operands) move(operand);
-    move_access(expr.access);
-  }
-  kernel_.exprs = std::move(kept);
-  for (State& state : kernel_.states) {
-    move(state.initial);
-    move(state.next);
-  }
-  for (Store& store : kernel_.stores) {
-    move(store.value);
-    move_access(store.access);
-  }
+  std::vector<ExprId> place = kernel::drop_unused(kernel_);
+  table_ = {};
+  std::vector<Expr> exprs;
+  exprs.swap(kernel_.exprs);
+  for (Expr& expr : exprs) table_.insert(kernel_, std::move(expr));
   return place;
 }
 
 Kernel Builder::finish() {
-  drop_unused();
+  kernel::drop_unused(kernel_);
   check(kernel_);
   return std::move(kernel_);
 }

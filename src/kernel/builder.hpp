@@ -2,11 +2,21 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "kernel/kernel.hpp"
 
 namespace kw::kernel {
+
+// Equal expressions are one.
+class ExprTable {
+ public:
+  ExprId insert(Kernel& kernel, Expr expr);  // where an equal one is, apart from the name, or where it is now
+
+ private:
+  std::unordered_multimap<size_t, ExprId> places_;  // by hash
+};
 
 class Builder {
  public:
@@ -49,6 +59,7 @@ class Builder {
   ExprId add(Expr expr);
 
   Kernel kernel_;
+  ExprTable table_;
 };
 
 }  // namespace kw::kernel

@@ -1,6 +1,9 @@
 #include "kernel/kernel.hpp"
 
 #include <algorithm>
+#include <functional>
+
+#include "ir/numbers.hpp"
 
 namespace kw::kernel {
 
@@ -84,6 +87,79 @@ std::vector<std::vector<bool>> dependences(const Kernel& kernel) {
     found.push_back(std::move(axes));
   }
   return found;
+}
+
+namespace {
+
+void moved(ExprId& id, const std::vector<ExprId>& place) {
+  if (id != kNoExpr) id = place[id];
+}
+
+}  // namespace
+
+namespace {
+
+bool is_same(const Access& left, const Access& right) {
+  return left.buffer == right.buffer && left.coordinates == right.coordinates && left.mask == right.mask &&
+         same_bits(left.otherwise, right.otherwise);
+}
+
+}  // namespace
+
+bool is_same(const Expr& left, const Expr& right) {
+  return left.kind == right.kind && left.dtype == right.dtype && left.op == right.op && left.reduce == right.reduce &&
+         left.component == right.component && left.reversed == right.reversed && left.precision == right.precision &&
+         left.operands == right.operands && left.axes == right.axes && left.state == right.state &&
+         left.index == right.index && same_bits(left.number, right.number) && left.integer == right.integer &&
+         is_same(left.access, right.access);
+}
+
+void renumber(Access& access, const std::vector<ExprId>& place) {
+  for (Coordinate& coordinate : access.coordinates) moved(coordinate.value, place);
+  moved(access.mask, place);
+}
+
+void renumber(Expr& expr, const std::vector<ExprId>& place) {
+  for (ExprId& operand : expr.operands) moved(operand, place);
+  renumber(expr.access, place);
+}
+
+std::vector<ExprId> drop_unused(Kernel& kernel) {
+  std::vector<bool> used(kernel.exprs.size());
+  const std::function<void(ExprId)> mark = [&](ExprId id) {
+    if (id == kNoExpr || used[id]) return;
+    used[id] = true;
+    for (ExprId input : inputs_of(kernel.exprs[id])) mark(input);
+    if (kernel.exprs[id].kind != ExprKind::kState) return;
+    mark(kernel.states[kernel.exprs[id].state].initial);
+    mark(kernel.states[kernel.exprs[id].state].next);
+  };
+  for (const Store& store : kernel.stores) {
+    mark(store.value);
+    for (ExprId input : inputs_of(store.access)) mark(input);
+  }
+  for (const State& state : kernel.states) {
+    mark(state.initial);
+    mark(state.next);
+  }
+  std::vector<ExprId> place(kernel.exprs.size(), kNoExpr);
+  std::vector<Expr> kept;
+  for (size_t id = 0; id < used.size(); ++id) {
+    if (!used[id]) continue;
+    place[id] = static_cast<ExprId>(kept.size());
+    kept.push_back(std::move(kernel.exprs[id]));
+  }
+  for (Expr& expr : kept) renumber(expr, place);
+  kernel.exprs = std::move(kept);
+  for (State& state : kernel.states) {
+    moved(state.initial, place);
+    moved(state.next, place);
+  }
+  for (Store& store : kernel.stores) {
+    moved(store.value, place);
+    renumber(store.access, place);
+  }
+  return place;
 }
 
 }  // namespace kw::kernel

@@ -141,6 +141,17 @@ bool is_decided_by_data(const Access& access);  // is its place, in part?
 std::vector<ExprId> inputs_of(const Expr& expr);
 std::vector<ExprId> inputs_of(const Access& access);
 
+// --- Rewriting ---
+
+bool is_same(const Expr& left, const Expr& right);  // apart from the name
+// Every expression that one reads, by the place where it now is.
+void renumber(Expr& expr, const std::vector<ExprId>& place);
+void renumber(Access& access, const std::vector<ExprId>& place);
+// The kernel without what no store and no state needs. Where each expression went; kNoExpr for those that are gone.
+std::vector<ExprId> drop_unused(Kernel& kernel);
+
+// --- Checks ---
+
 // Throws kInternal with the kernel's name and the broken rule: identifiers valid and unique, operands before users,
 // arity, types, coordinates as many as dimensions, accesses within their buffers wherever they are affine and not
 // masked, axes that exist, states with an initial and a next value that depend on the state's axes only, and stores

@@ -249,9 +249,9 @@ class AttentionLowering {
   // Does the group store each element where its product's would be?
   static bool stores_at_its_places(const LoweredGroup& group) {
     const int product = product_buffer(group);
-    return std::all_of(group.kernel.exprs.begin(), group.kernel.exprs.end(), [&](const flat::Expr& expr) {
-      return !flat::is_load(expr) || expr.access.buffer != product ||
-             expr.access.index == group.kernel.stores[0].access.index;
+    return std::all_of(group.kernel.exprs.begin(), group.kernel.exprs.end(), [&](const Expr& expr) {
+      return !is_load(expr) || expr.access.buffer != product ||
+             index_of(expr.access) == index_of(group.kernel.stores[0].access);
     });
   }
 

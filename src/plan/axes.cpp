@@ -7,71 +7,67 @@
 
 namespace kw::plan {
 
-using flat::Access;
-using flat::Axis;
-using flat::AxisKind;
-using flat::Expr;
-using flat::ExprKind;
-using flat::Kernel;
-
 namespace {
 
-template <typename Visit>
-void for_each_access(Kernel& kernel, Visit&& visit) {
-  for (Expr& expr : kernel.exprs)
-    if (expr.kind != ExprKind::kConstant && expr.kind != ExprKind::kOp) visit(expr.access);
-  for (auto& store : kernel.stores) visit(store.access);
+std::vector<kernel::SymbolRange> ranges_of(const std::vector<kernel::SymbolInfo>& axes) {
+  std::vector<kernel::SymbolRange> ranges;
+  ranges.reserve(axes.size());
+  for (const kernel::SymbolInfo& axis : axes) ranges.push_back(axis.range);
+  return ranges;
 }
 
 // A position along the reduce axes is asked for, or points that meet there must do so in order.
-bool has_positions(const Kernel& kernel) {
-  return flat::scatters(kernel) || std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
+bool has_positions(const GroupKernel& kernel) {
+  return scatters(kernel) || std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
            return expr.kind == ExprKind::kReduce &&
-                  (expr.reduce == flat::ReduceOp::kArgMax || expr.reduce == flat::ReduceOp::kArgMin);
+                  (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin);
          });
 }
 
 // Replacement that makes axes[first..last] one axis; the others keep their order.
 struct Fused {
-  std::vector<Axis> axes;
+  std::vector<kernel::SymbolInfo> axes;
+  int parallel = 0;
   std::vector<Index> replacement;
 };
 
-Fused fuse_range(const Kernel& kernel, int first, int last) {
+Fused fuse_range(const GroupKernel& kernel, int first, int last) {
   Fused fused;
+  std::vector<int> places;
   int64_t inner = 1;
-  for (int axis = first; axis <= last; ++axis) inner *= kernel.axes[axis].extent;
-  for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
-    if (axis <= first || axis > last) fused.axes.push_back(kernel.axes[axis]);
-    const int place = static_cast<int>(fused.axes.size()) - 1;
-    flat::IndexTerm term{place, 1, 1, 0};
-    if (axis >= first && axis <= last) {
-      const int64_t extent = kernel.axes[axis].extent;
-      inner /= extent;
-      term.divisor = inner;
-      term.modulus = axis == first ? 0 : extent;
-      fused.axes[place].extent = axis == first ? extent : fused.axes[place].extent * extent;
+  for (int axis = first; axis <= last; ++axis) inner *= extent_of(kernel, axis);
+  for (int axis = 0; axis < axis_count(kernel); ++axis) {
+    if (axis <= first || axis > last) {
+      fused.axes.push_back(axis == first ? axis_of(kernel.symbols[axis].name, inner) : kernel.symbols[axis]);
+      fused.parallel += !is_serial(kernel, axis);
     }
-    fused.replacement.push_back({0, {term}});
+    places.push_back(static_cast<int>(fused.axes.size()) - 1);
+  }
+  const std::vector<kernel::SymbolRange> ranges = ranges_of(fused.axes);
+  for (int axis = 0; axis < axis_count(kernel); ++axis) {
+    Index place = axis_index(places[axis], ranges);
+    if (axis >= first && axis <= last) {
+      const int64_t extent = extent_of(kernel, axis);
+      inner /= extent;
+      place = kernel::modulo(kernel::floor_divide(place, inner, ranges), extent, ranges);
+    }
+    fused.replacement.push_back(std::move(place));
   }
   return fused;
 }
 
 bool walks_plainly(const Index& index, int axis) {
-  return std::all_of(index.terms.begin(), index.terms.end(), [&](const IndexTerm& term) {
-    return term.axis != axis || (term.divisor == 1 && term.modulus == 0);
-  });
+  const std::vector<kernel::Digit> digits = kernel::digits_of(index);
+  return std::all_of(digits.begin(), digits.end(),
+                     [&](const kernel::Digit& digit) { return digit.axis != axis || digit.is_plain(); });
 }
 
-bool merge_if_free(Kernel& kernel, int outer) {
+bool merge_if_free(GroupKernel& kernel, int outer) {
   Fused fused = fuse_range(kernel, outer, outer + 1);
-  Kernel trial = kernel;
-  if (!replace_axes(trial, std::move(fused.axes), fused.replacement)) return false;
+  GroupKernel trial = kernel;
+  if (!replace_axes(trial, std::move(fused.axes), fused.parallel, fused.replacement)) return false;
   bool plain = true;
-  for_each_access(trial, [&](const Access& access) {
-    plain = plain && walks_plainly(access.index, outer);
-    for (const auto& guard : access.guards) plain = plain && walks_plainly(guard.index, outer);
-  });
+  for_each_index(trial, [&](const Index& index) { plain = plain && walks_plainly(index, outer); });
   if (!plain) return false;
   kernel = std::move(trial);
   return true;
@@ -79,66 +75,53 @@ bool merge_if_free(Kernel& kernel, int outer) {
 
 }  // namespace
 
-std::vector<int64_t> extents_of(const Kernel& kernel) {
-  std::vector<int64_t> extents;
-  for (const Axis& axis : kernel.axes) extents.push_back(axis.extent);
-  return extents;
-}
-
-bool replace_axes(Kernel& kernel, std::vector<Axis> axes, const std::vector<Index>& replacement) {
-  std::vector<int64_t> extents;
-  for (const Axis& axis : axes) extents.push_back(axis.extent);
-  Kernel changed = kernel;
-  changed.axes = std::move(axes);
+bool replace_axes(GroupKernel& kernel, std::vector<kernel::SymbolInfo> axes, int parallel,
+                  const std::vector<Index>& replacement) {
+  GroupKernel changed = kernel;
+  changed.symbols = std::move(axes);
+  changed.parallel = parallel;
+  const std::vector<kernel::SymbolRange> ranges = ranges_of(changed.symbols);
   bool good = true;
-  auto rewrite = [&](Index& index) {
-    auto result = good ? substitute(index, replacement, extents) : std::nullopt;
+  for_each_index(changed, [&](Index& index) {
+    auto result = good ? kernel::replace_digits(index, replacement, ranges) : std::nullopt;
     good = good && result;
     if (good) index = std::move(*result);
-  };
-  for_each_access(changed, [&](Access& access) {
-    rewrite(access.index);
-    for (auto& guard : access.guards) rewrite(guard.index);
   });
+  std::vector<kernel::Symbol> serial;
+  for (int axis = parallel; axis < axis_count(changed); ++axis) serial.push_back(axis);
+  for (Expr& expr : changed.exprs)
+    if (!expr.axes.empty()) expr.axes = serial;
   if (good) kernel = std::move(changed);
   return good;
 }
 
-void coalesce(Kernel& kernel) {
-  for (int axis = 0; axis + 1 < static_cast<int>(kernel.axes.size());)
-    if (kernel.axes[axis].kind != kernel.axes[axis + 1].kind || !merge_if_free(kernel, axis)) ++axis;
+void coalesce(GroupKernel& kernel) {
+  for (int axis = 0; axis + 1 < axis_count(kernel);)
+    if (is_serial(kernel, axis) != is_serial(kernel, axis + 1) || !merge_if_free(kernel, axis)) ++axis;
     else axis = std::max(0, axis - 1);
 }
 
-bool uses_axis(const Access& access, int axis) {
-  auto in = [&](const Index& index) {
-    return std::any_of(index.terms.begin(), index.terms.end(),
-                       [&](const IndexTerm& term) { return term.axis == axis; });
-  };
-  return in(access.index) ||
-         std::any_of(access.guards.begin(), access.guards.end(), [&](const auto& guard) { return in(guard.index); });
-}
-
-std::vector<Traffic> traffic_of(const Kernel& kernel) {
+std::vector<Traffic> traffic_of(const GroupKernel& kernel) {
   std::vector<Traffic> all;
   auto note = [&](const Access& access, bool is_store) {
     int64_t points = 1;
-    for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis)
-      if (uses_axis(access, axis)) points *= kernel.axes[axis].extent;
+    const std::vector<bool> uses = axes_of_access(kernel, access);
+    for (int axis = 0; axis < axis_count(kernel); ++axis)
+      if (uses[axis]) points *= extent_of(kernel, axis);
     const int64_t size = size_of(kernel.buffers[access.buffer].dtype);
     all.push_back({&access, is_store, points * size, size});
   };
   for (const auto& store : kernel.stores) note(store.access, true);
   for (const Expr& expr : kernel.exprs)
-    if (flat::is_load(expr)) note(expr.access, false);
+    if (is_load(expr)) note(expr.access, false);
   std::stable_sort(all.begin(), all.end(), [](const Traffic& a, const Traffic& b) { return a.bytes > b.bytes; });
   return all;
 }
 
-void order_by_stride(Kernel& kernel) {
+void order_by_stride(GroupKernel& kernel) {
   const auto traffic = traffic_of(kernel);
-  const int parallel = parallel_axes(kernel);
-  const int count = static_cast<int>(kernel.axes.size());
+  const int parallel = kernel.parallel;
+  const int count = axis_count(kernel);
   std::vector<int> order(count);
   std::iota(order.begin(), order.end(), 0);
   // The largest access decides; where it does not walk an axis plainly, the next one does.
@@ -155,133 +138,154 @@ void order_by_stride(Kernel& kernel) {
   };
   insertion_sort(0, parallel);
   if (!has_positions(kernel)) insertion_sort(parallel, count);
-  std::vector<Axis> axes;
+  std::vector<kernel::SymbolInfo> axes;
   std::vector<Index> replacement(count);
   for (int place = 0; place < count; ++place) {
-    axes.push_back(kernel.axes[order[place]]);
-    replacement[order[place]] = {0, {{place, 1, 1, 0}}};
+    axes.push_back(kernel.symbols[order[place]]);
+    replacement[order[place]] = kernel::symbol_index(place);
   }
-  KW_ASSERT(replace_axes(kernel, std::move(axes), replacement), "a permutation of axes is always expressible");
+  KW_ASSERT(replace_axes(kernel, std::move(axes), parallel, replacement), "a permutation is always expressible");
 }
 
-void put_meeting_axes_last(Kernel& kernel) {
-  const int count = static_cast<int>(kernel.axes.size());
+void put_meeting_axes_last(GroupKernel& kernel) {
+  const int count = axis_count(kernel);
   std::vector<bool> meets(count, false);
   for (const auto& store : kernel.stores)
     for (int axis = 0; axis < count; ++axis)
-      meets[axis] = meets[axis] || (flat::scatter_of(kernel, store) && !uses_axis(store.access, axis));
-  std::vector<Axis> axes;
+      meets[axis] = meets[axis] || (is_scatter(store) && !uses_axis(kernel, store.access, axis));
+  std::vector<kernel::SymbolInfo> axes;
   std::vector<Index> replacement(count);
   for (const bool wanted : {false, true})
     for (int axis = 0; axis < count; ++axis) {
       if (meets[axis] != wanted) continue;
-      replacement[axis] = {0, {{static_cast<int>(axes.size()), 1, 1, 0}}};
-      axes.push_back(kernel.axes[axis]);
-      if (wanted) axes.back().kind = AxisKind::kReduce;
+      replacement[axis] = kernel::symbol_index(static_cast<int>(axes.size()));
+      axes.push_back(kernel.symbols[axis]);
     }
-  KW_ASSERT(replace_axes(kernel, std::move(axes), replacement), "a permutation of axes is always expressible");
+  const auto parallel = static_cast<int>(std::count(meets.begin(), meets.end(), false));
+  KW_ASSERT(replace_axes(kernel, std::move(axes), parallel, replacement), "a permutation is always expressible");
 }
 
-void face_forwards(Kernel& kernel) {
-  const int scan = flat::scan_axis_of(kernel);
+void face_forwards(GroupKernel& kernel) {
+  const int scan = scan_axis_of(kernel);
   int64_t forwards = 0;
   for (const auto& one : traffic_of(kernel))
     forwards += stride_along(*one.access, scan) < 0 ? -one.bytes : stride_along(*one.access, scan) > 0 ? one.bytes : 0;
   if (forwards >= 0) return;
-  std::vector<Axis> axes = kernel.axes;
-  axes[scan].reversed = !axes[scan].reversed;
   std::vector<Index> replacement;
-  for (int axis = 0; axis < static_cast<int>(axes.size()); ++axis) {
-    if (axis == scan) replacement.push_back({axes[scan].extent - 1, {{axis, -1, 1, 0}}});
-    else replacement.push_back({0, {{axis, 1, 1, 0}}});
+  for (int axis = 0; axis < axis_count(kernel); ++axis) {
+    const Index index = kernel::symbol_index(axis);
+    replacement.push_back(axis == scan ? Index(extent_of(kernel, scan) - 1) - index : index);
   }
-  replace_axes(kernel, std::move(axes), replacement);
+  if (!replace_axes(kernel, kernel.symbols, kernel.parallel, replacement)) return;
+  for (Expr& expr : kernel.exprs)
+    if (expr.kind == ExprKind::kScan) expr.reversed = !expr.reversed;
 }
 
-bool flatten(Kernel& kernel, int first, int last) {
+bool flatten(GroupKernel& kernel, int first, int last) {
   if (first >= last) return true;
   Fused fused = fuse_range(kernel, first, last);
-  return replace_axes(kernel, std::move(fused.axes), fused.replacement);
+  return replace_axes(kernel, std::move(fused.axes), fused.parallel, fused.replacement);
 }
 
-bool split_off_parallel(Kernel& kernel, int axis, int64_t parts, int64_t length) {
-  const int parallel = parallel_axes(kernel);
-  const int64_t extent = kernel.axes[axis].extent;
+namespace {
+
+// What varies along the axis is read, and what is folded is, only before its end.
+void end_axis_at(GroupKernel& kernel, int axis, int64_t end) {
+  std::vector<Expr> exprs(3);
+  exprs[0].kind = ExprKind::kIndex;
+  exprs[0].index = kernel::symbol_index(axis);
+  exprs[1].integer = end;
+  exprs[0].dtype = exprs[1].dtype = DType::i64;
+  exprs[2].kind = ExprKind::kOp;
+  exprs[2].op = ScalarOp::kLess;
+  exprs[2].dtype = DType::b1;
+  exprs[2].operands = {0, 1};
+  const ExprId inside = 2;
+  std::vector<ExprId> place;
+  for (const Expr& old : kernel.exprs) {
+    const bool ends = old.kind == ExprKind::kReduce || (is_load(old) && uses_axis(kernel, old.access, axis));
+    Expr expr = old;
+    kernel::renumber(expr, place);
+    if (ends && expr.access.mask == kNoExpr) {
+      expr.access.mask = inside;
+    } else if (ends) {
+      Expr both = exprs[inside];
+      both.op = ScalarOp::kLogicalAnd;
+      both.operands = {expr.access.mask, inside};
+      expr.access.mask = static_cast<ExprId>(exprs.size());
+      exprs.push_back(std::move(both));
+    }
+    place.push_back(static_cast<ExprId>(exprs.size()));
+    exprs.push_back(std::move(expr));
+  }
+  kernel.exprs = std::move(exprs);
+  for (Store& store : kernel.stores) {
+    store.value = place[store.value];
+    kernel::renumber(store.access, place);
+  }
+}
+
+}  // namespace
+
+bool split_off_parallel(GroupKernel& kernel, int axis, int64_t parts, int64_t length) {
+  const int parallel = kernel.parallel;
+  const int64_t extent = extent_of(kernel, axis);
   KW_ASSERT(axis >= parallel && parts * length >= extent && (parts - 1) * length < extent,
             "parts must cover a reduce axis");
-  if (parts * length > extent) {
-    const flat::Guard inside{{0, {{axis, 1, 1, 0}}}, 0, extent};
-    for (Expr& expr : kernel.exprs)
-      if (expr.kind == ExprKind::kReduce || (flat::is_load(expr) && uses_axis(expr.access, axis)))
-        expr.access.guards.push_back(inside);
-  }
-  std::vector<Axis> axes = kernel.axes;
-  axes[axis].extent = length;
-  Axis part = axes[axis];
-  part.kind = AxisKind::kParallel;
-  part.extent = parts;
-  axes.insert(axes.begin() + parallel, part);
+  if (parts * length > extent) end_axis_at(kernel, axis, extent);
+  std::vector<kernel::SymbolInfo> axes = kernel.symbols;
+  axes[axis] = axis_of(axes[axis].name, length);
+  axes.insert(axes.begin() + parallel, axis_of(axes[axis].name, parts));
   std::vector<Index> replacement;
-  for (int old = 0; old < static_cast<int>(kernel.axes.size()); ++old) {
-    const int place = old < parallel ? old : old + 1;
-    Index index{0, {{place, 1, 1, 0}}};
-    if (old == axis) {
-      index.terms.insert(index.terms.begin(), {parallel, length, 1, 0});
-      if (length == 1) index.terms.pop_back();
-    }
+  for (int old = 0; old < axis_count(kernel); ++old) {
+    Index index = kernel::symbol_index(old < parallel ? old : old + 1);
+    if (old == axis) index = kernel::symbol_index(parallel) * length + (length == 1 ? Index(0) : index);
     replacement.push_back(index);
   }
-  if (!replace_axes(kernel, axes, replacement)) return false;
-  if (length == 1 && static_cast<int>(kernel.axes.size()) > parallel + 2) {  // the axis went over entirely
+  if (!replace_axes(kernel, axes, parallel + 1, replacement)) return false;
+  if (length == 1 && axis_count(kernel) > parallel + 2) {  // the axis went over entirely
     std::vector<Index> without;
-    axes = kernel.axes;
+    axes = kernel.symbols;
     axes.erase(axes.begin() + axis + 1);
-    for (int old = 0; old < static_cast<int>(kernel.axes.size()); ++old)
-      without.push_back(old == axis + 1 ? Index{} : Index{0, {{old < axis + 1 ? old : old - 1, 1, 1, 0}}});
-    return replace_axes(kernel, std::move(axes), without);
+    for (int old = 0; old < axis_count(kernel); ++old)
+      without.push_back(old == axis + 1 ? Index(0) : kernel::symbol_index(old < axis + 1 ? old : old - 1));
+    return replace_axes(kernel, std::move(axes), parallel + 1, without);
   }
   return true;
 }
 
-int parallel_axes(const Kernel& kernel) {
-  return static_cast<int>(std::count_if(kernel.axes.begin(), kernel.axes.end(),
-                                        [](const Axis& axis) { return axis.kind == AxisKind::kParallel; }));
-}
-
-int64_t parallel_points(const Kernel& kernel) {
+int64_t parallel_points(const GroupKernel& kernel) {
   int64_t points = 1;
-  for (const Axis& axis : kernel.axes) points *= axis.kind == AxisKind::kParallel ? axis.extent : 1;
+  for (int axis = 0; axis < kernel.parallel; ++axis) points *= extent_of(kernel, axis);
   return points;
 }
 
-int64_t reduce_points(const Kernel& kernel) {
+int64_t reduce_points(const GroupKernel& kernel) {
   int64_t points = 1;
-  for (const Axis& axis : kernel.axes) points *= is_serial(axis) ? axis.extent : 1;
+  for (int axis = kernel.parallel; axis < axis_count(kernel); ++axis) points *= extent_of(kernel, axis);
   return points;
 }
 
-bool stores_over_reduce_axes(const Kernel& kernel) {
+bool stores_over_reduce_axes(const GroupKernel& kernel) {
   for (const auto& store : kernel.stores)
-    for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis)
-      if (uses_axis(store.access, axis)) return true;
+    for (int axis = kernel.parallel; axis < axis_count(kernel); ++axis)
+      if (uses_axis(kernel, store.access, axis)) return true;
   return false;
 }
 
-void name_axes(Kernel& kernel) {
-  const int parallel = parallel_axes(kernel);
+void name_axes(GroupKernel& kernel) {
+  const int parallel = kernel.parallel;
   if (parallel == 0) {
-    Axis one;
-    kernel.axes.insert(kernel.axes.begin(), one);
-    for_each_access(kernel, [](Access& access) {
-      for (auto& term : access.index.terms) ++term.axis;
-      for (auto& guard : access.guards)
-        for (auto& term : guard.index.terms) ++term.axis;
-    });
+    std::vector<kernel::SymbolInfo> axes = kernel.symbols;
+    axes.insert(axes.begin(), axis_of("", 1));
+    std::vector<Index> replacement;
+    for (int axis = 1; axis < static_cast<int>(axes.size()); ++axis) replacement.push_back(kernel::symbol_index(axis));
+    replace_axes(kernel, std::move(axes), 1, replacement);
     name_axes(kernel);
     return;
   }
-  const int count = static_cast<int>(kernel.axes.size()), reduce = count - parallel;
-  auto name = [&](int axis, std::string text) { kernel.axes[axis].name = std::move(text); };
+  const int count = axis_count(kernel), reduce = count - parallel;
+  auto name = [&](int axis, std::string text) { kernel.symbols[axis].name = std::move(text); };
   if (reduce == 0) {
     static const std::vector<std::vector<std::string>> names = {
         {"element"}, {"row", "column"}, {"batch", "row", "column"}, {"batch", "channel", "row", "column"}};

@@ -12,16 +12,16 @@ ExprId lower_bag(const BagContext& c) {
   KernelBuilder& build = c.build;
   const DType dtype = build.dtype(c.value);
   const bool pads = c.bags.padding >= 0;
-  ExprId counts = flat::kNoExpr, value = c.value;
+  ExprId counts = kNoExpr, value = c.value;
   if (pads) {
     counts = build.compare(ScalarOp::kNotEqual, build.index(c.element.row, DType::i32),
                            build.integer(c.bags.padding, DType::i32));
-    if (const ExprId inside = build.all_of(c.element.guards); inside != flat::kNoExpr)
+    if (const ExprId inside = build.all_of(c.element.guards); inside != kNoExpr)
       counts = build.op(ScalarOp::kLogicalAnd, DType::b1, {inside, counts});
     build.name(counts, "counts");
     value = build.select(counts, value, build.constant(value_outside(c.bags), dtype));
   }
-  if (c.weight != flat::kNoExpr) value = build.mul(value, c.weight);
+  if (c.weight != kNoExpr) value = build.mul(value, c.weight);
   if (c.bags.mode == Bags::Mode::kSum) return build.reduce(ReduceOp::kSum, dtype, {value});
   ExprId count = build.sub(build.index(c.element.end, DType::i32), build.index(c.element.start, DType::i32));
   if (pads)

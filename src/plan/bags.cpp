@@ -57,9 +57,9 @@ BagElement bag_element_at(const Bags& bags, const Coords& point, Lookups& lookup
     lookup.shift = bags.entries;
     lookups.guards = {{lookup.coords[0], 0, bags.count}};
   }
-  element.end = bags.count == 1 && !bags.has_last_offset ? constant_index(bags.entries) : lookups.add(lookup);
-  element.place = add(element.start, point[2], lookups.extents());
-  const Index beyond = add(element.place, scale(element.end, -1, lookups.extents()), lookups.extents());
+  element.end = bags.count == 1 && !bags.has_last_offset ? Index(bags.entries) : lookups.add(lookup);
+  element.place = add(element.start, point[2], lookups.ranges());
+  const Index beyond = add(element.place, element.end * -1, lookups.ranges());
   element.guards = {{beyond, std::numeric_limits<int64_t>::min(), 0}};
   Lookup row;
   row.kind = LookupKind::kElement;

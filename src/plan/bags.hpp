@@ -32,7 +32,7 @@ struct BagElement {
   Index start, end;  // of the bag, in `indices`
   Index row;
   Index place;                                                           // in `indices` and `weights`
-  std::vector<flat::Guard> guards;                                       // within the bag
+  std::vector<Guard> guards;                                             // within the bag
   std::vector<Pull> pulls(const Bags& bags, const Coords& point) const;  // of every operand, the table first
 };
 BagElement bag_element_at(const Bags& bags, const Coords& point, Lookups& lookups);

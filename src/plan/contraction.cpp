@@ -175,7 +175,7 @@ std::optional<Parameters> pairs_of_halves(const LoweredGroup& group, const Devic
       blocks < device.units || !can_consume(product, kConsumerRows, kColumns, device))
     return std::nullopt;
   int64_t bytes = 0;  // of a result, in all tensors that are stored
-  for (const flat::Store& store : group.kernel.stores)
+  for (const Store& store : group.kernel.stores)
     bytes += size_of(group.kernel.buffers[store.access.buffer].dtype);
   const bool stores_bulk = bytes == 2;
   const int64_t tiles = stores_bulk ? kConsumers * kConsumerRows * kColumns * bytes : 0,

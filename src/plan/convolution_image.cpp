@@ -24,21 +24,22 @@ std::vector<kernel::SymbolRange> with_places(const kernel::Kernel& kernel, const
 }
 
 // [buffer] Is every element that the kernel reads or writes of it where the image's own would be?
-std::vector<bool> lie_like_image(const flat::Kernel& kernel, const flat::Access& image, int64_t elements) {
+std::vector<bool> lie_like_image(const GroupKernel& kernel, const Access& image, int64_t elements) {
   std::vector<bool> like(kernel.buffers.size());
-  for (size_t buffer = 0; buffer < like.size(); ++buffer) like[buffer] = kernel.buffers[buffer].elements == elements;
-  const auto see = [&](const flat::Access& access) {
-    if (!(access.index == image.index)) like[access.buffer] = false;
+  for (size_t buffer = 0; buffer < like.size(); ++buffer)
+    like[buffer] = elements_of(kernel.buffers[buffer]) == elements;
+  const auto see = [&](const Access& access) {
+    if (!(index_of(access) == index_of(image))) like[access.buffer] = false;
   };
-  for (const flat::Expr& expr : kernel.exprs)
-    if (flat::is_load(expr)) see(expr.access);
-  for (const flat::Store& store : kernel.stores) see(store.access);
+  for (const Expr& expr : kernel.exprs)
+    if (is_load(expr)) see(expr.access);
+  for (const Store& store : kernel.stores) see(store.access);
   return like;
 }
 
 }  // namespace
 
-LiftedImage::LiftedImage(KernelDraft& draft, const ImageProducer& producer, ValueId image, ImagePlaces places)
+EmbeddedImage::EmbeddedImage(KernelDraft& draft, const ImageProducer& producer, ValueId image, ImagePlaces places)
     : draft_(draft),
       group_(*producer.group),
       places_(std::move(places)),
@@ -49,25 +50,25 @@ LiftedImage::LiftedImage(KernelDraft& draft, const ImageProducer& producer, Valu
       ranges_(with_places(draft.build.kernel(), places_.shape)),
       lies_like_image_(lie_like_image(group_.kernel, store_.access, product(places_.shape))),
       buffers_(group_.buffers.size(), -1),
-      lift_(draft.build, group_.kernel, axes(), {},
-            [this](int buffer, const kernel::Index& index) { return place(buffer, index); }, {},
-            {ranges_, [this](const kernel::Index& index) { return over_symbols(index); }}) {}
+      embedding_(draft.build, group_.kernel, axes(), {},
+                 [this](int buffer, const kernel::Index& index) { return place(buffer, index); }, {},
+                 {ranges_, [this](const kernel::Index& index) { return over_symbols(index); }}) {}
 
 // Of the image's element at position p in memory an axis has the value p / distance % extent.
-std::vector<kernel::Index> LiftedImage::axes() const {
+std::vector<kernel::Index> EmbeddedImage::axes() const {
   kernel::Index position = 0;
   for (size_t dim = 0; dim < places_.shape.size(); ++dim)
     if (places_.shape[dim] > 1)
       position = position + kernel::symbol_index(number(dim)) * kernel::Index(places_.strides[dim]);
-  std::vector<kernel::Index> axes(group_.kernel.axes.size());
-  for (const flat::IndexTerm& term : store_.access.index.terms)
-    axes[term.axis] = kernel::modulo(kernel::floor_divide(position, term.coefficient, ranges_),
-                                     group_.kernel.axes[term.axis].extent, ranges_);
+  std::vector<kernel::Index> axes(group_.kernel.symbols.size());
+  for (const kernel::Digit& digit : kernel::digits_of(index_of(store_.access)))
+    axes[digit.axis] = kernel::modulo(kernel::floor_divide(position, digit.coefficient, ranges_),
+                                      extent_of(group_.kernel, digit.axis), ranges_);
   return axes;
 }
 
 // What is divided must not be negative: a place before the image's first is called by one that exists.
-kernel::Index LiftedImage::over_symbols(const kernel::Index& index) const {
+kernel::Index EmbeddedImage::over_symbols(const kernel::Index& index) const {
   return kernel::substitute(
       index,
       [&](Symbol symbol) {
@@ -81,14 +82,12 @@ kernel::Index LiftedImage::over_symbols(const kernel::Index& index) const {
       ranges_);
 }
 
-kernel::Access LiftedImage::place(int buffer, const kernel::Index& index) {
+kernel::Access EmbeddedImage::place(int buffer, const kernel::Index& index) {
   const bool like_image = lies_like_image_[buffer];
   if (buffers_[buffer] < 0) {
-    const flat::Buffer& one = group_.kernel.buffers[buffer];
-    const bool read = one.role == flat::BufferRole::kInput;
-    buffers_[buffer] = draft_.buffer(
-        one.name, one.dtype, like_image ? places_.shape : Shape{one.elements}, like_image ? places_.strides : Shape{},
-        read ? kernel::BufferRole::kInput : kernel::BufferRole::kOutput, group_.buffers[buffer]);
+    const kernel::Buffer& one = group_.kernel.buffers[buffer];
+    buffers_[buffer] = draft_.buffer(one.name, one.dtype, like_image ? places_.shape : Shape{elements_of(one)},
+                                     like_image ? places_.strides : Shape{}, one.role, group_.buffers[buffer]);
   }
   kernel::Access access;
   access.buffer = buffers_[buffer];
@@ -105,14 +104,14 @@ kernel::Access LiftedImage::place(int buffer, const kernel::Index& index) {
   return access;
 }
 
-ExprId LiftedImage::value() { return lift_.expr(store_.value); }
+ExprId EmbeddedImage::value() { return embedding_.expr(store_.value); }
 
-void LiftedImage::store_results(ExprId mask) {
-  for (const flat::Store& store : group_.kernel.stores) {
+void EmbeddedImage::store_results(ExprId mask) {
+  for (const Store& store : group_.kernel.stores) {
     if (group_.buffers[store.access.buffer] == image_ && !is_stored_) continue;
-    kernel::Access access = lift_.access(store.access);
+    kernel::Access access = embedding_.access(store.access);
     access.mask = mask;
-    draft_.build.store(std::move(access), lift_.expr(store.value));
+    draft_.build.store(std::move(access), embedding_.expr(store.value));
   }
 }
 

@@ -1,10 +1,10 @@
-// Elements of a convolution's image that nothing has made before: what makes them (ImageProducer), lifted to a kernel
-// that counts the image's memory in places of its own.
+// Elements of a convolution's image that nothing has made before: what makes them (ImageProducer), embedded in a
+// kernel that counts the image's memory in places of its own.
 #pragma once
 
 #include <vector>
 
-#include "plan/lift.hpp"
+#include "plan/embedding.hpp"
 #include "plan/product_kernels.hpp"
 
 namespace kw::plan {
@@ -16,11 +16,11 @@ struct ImagePlaces {
   std::vector<kernel::ExprId> inside;  // [dimension] whether the place is within it; kNoExpr where it always is
 };
 
-class LiftedImage {
+class EmbeddedImage {
  public:
-  LiftedImage(KernelDraft& draft, const ImageProducer& producer, ValueId image, ImagePlaces places);
-  LiftedImage(const LiftedImage&) = delete;
-  LiftedImage& operator=(const LiftedImage&) = delete;
+  EmbeddedImage(KernelDraft& draft, const ImageProducer& producer, ValueId image, ImagePlaces places);
+  EmbeddedImage(const EmbeddedImage&) = delete;
+  EmbeddedImage& operator=(const EmbeddedImage&) = delete;
 
   // The element; outside of the image, anything.
   kernel::ExprId value();
@@ -31,20 +31,20 @@ class LiftedImage {
   kernel::Access place(int buffer, const kernel::Index& index);
   kernel::Index over_symbols(const kernel::Index& index) const;
   std::vector<kernel::Index> axes() const;
-  // The number that is the place along a dimension, in indices of the lifted kernel.
+  // The number that is the place along a dimension, in indices of the embedded kernel.
   kernel::Symbol number(size_t dimension) const { return first_number_ + static_cast<kernel::Symbol>(dimension); }
 
   KernelDraft& draft_;
   const LoweredGroup& group_;
   const ImagePlaces places_;
-  const flat::Store& store_;  // of the image
+  const Store& store_;  // of the image
   const ValueId image_;
   const bool is_stored_;
   const kernel::Symbol first_number_;
   std::vector<kernel::SymbolRange> ranges_;  // of the kernel's symbols, then of the places inside
   std::vector<bool> lies_like_image_;        // [buffer]
   std::vector<int> buffers_;                 // [buffer] the kernel's; −1: not yet
-  Lift lift_;
+  Embedding embedding_;
 };
 
 }  // namespace kw::plan

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "plan/axes.hpp"
-#include "plan/lift.hpp"
+#include "plan/embedding.hpp"
 #include "plan/product_lowering.hpp"
 #include "support/error.hpp"
 
@@ -73,7 +73,7 @@ class Divider {
   std::set<NodeId> before_, after_;
 };
 
-bool is_pointwise(const flat::Kernel& kernel) { return can_follow_product(kernel) && !folds(kernel); }
+bool is_pointwise(const GroupKernel& kernel) { return can_follow_product(kernel) && !folds(kernel); }
 
 // Of which the image is a view that has every element once, in whatever order.
 std::optional<ImageProducer> producer_of(const GraphFacts& facts, const std::vector<NodeId>& nodes,
@@ -108,20 +108,11 @@ std::optional<std::vector<int64_t>> windows_of(const LoweredGroup& group, const 
                                                                                                 : std::nullopt;
 }
 
-// Is anything stored for each element that the kernel folds?
-bool stores_along_fold(const flat::Kernel& kernel) {
-  return std::any_of(kernel.stores.begin(), kernel.stores.end(), [&](const flat::Store& store) {
-    for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
-      if (flat::is_serial(kernel.axes[axis]) && uses_axis(store.access, static_cast<int>(axis))) return true;
-    return false;
-  });
-}
-
 }  // namespace
 
-const flat::Store& ImageProducer::image_store(ValueId image) const {
+const Store& ImageProducer::image_store(ValueId image) const {
   const auto store = std::find_if(group->kernel.stores.begin(), group->kernel.stores.end(),
-                                  [&](const flat::Store& one) { return group->buffers[one.access.buffer] == image; });
+                                  [&](const Store& one) { return group->buffers[one.access.buffer] == image; });
   KW_ASSERT(store != group->kernel.stores.end(), "what makes an image does not store it");
   return *store;
 }
@@ -157,7 +148,7 @@ std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std:
     constexpr size_t kFilters = 1;  // behind samples
     if (*folded != kFilters || convolution->groups > 1 || convolution->filters > kMostFolded) return std::nullopt;
     convolution->folds_filters = true;
-    convolution->keeps_filters = stores_along_fold(group->kernel);
+    convolution->keeps_filters = stores_over_reduce_axes(group->kernel);
     // Phases that are blocks of their own would store every other element of what is stored whole.
     if (convolution->keeps_filters && convolution->phases() > 1 && convolution->stacked_dims() == 0)
       return std::nullopt;

@@ -10,8 +10,8 @@
 namespace kw::plan {
 
 // nullopt where what follows is not pointwise over the convolution's own elements or a fold over its filters, where the
-// image is not made element by element, and where one of the two cannot be lifted (lift.hpp). What neither makes nor
-// reads the convolution's operands and result is made with the image.
+// image is not made element by element, and where one of the two cannot be embedded (embedding.hpp). What neither makes
+// nor reads the convolution's operands and result is made with the image.
 std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std::span<const NodeId> nodes,
                                                    NodeId convolution, const std::vector<ValueId>& outputs);
 

@@ -73,7 +73,7 @@ ExprId ConvolutionOperands::image_elements(KernelDraft& draft, ImagePlaces place
                                    kernel::BufferRole::kInput, one_.image.root, one_.image.offset);
     return draft.load(image, places.at, 0.0, mask);
   }
-  LiftedImage made(draft, *group_.producer, one_.image.root, std::move(places));
+  EmbeddedImage made(draft, *group_.producer, one_.image.root, std::move(places));
   const ExprId value = made.value();
   if (use == ImageUse::kLayOut) made.store_results(mask);
   if (mask == kernel::kNoExpr) return value;
@@ -129,7 +129,7 @@ void ConvolutionOperands::arrange_image() {
                 width = std::min(positions, next_power_of_two(length));
   std::string name = "channels_last_kernel", doc = "The image in 16 bits, with its channels side by side.";
   if (group_.producer) {
-    const flat::Kernel& made = group_.producer->group->kernel;
+    const GroupKernel& made = group_.producer->group->kernel;
     name = made.name.substr(0, made.name.rfind("kernel")) + name;
     doc = made.doc + ", in 16 bits with its channels side by side.";
   }

@@ -88,8 +88,8 @@ struct Blocks {
 // The dearest operation that follows, in additions; 0: what is stored is the sum, with its scale and bias.
 int dearest_operation(const LoweredGroup& group) {
   int dearest = 0;
-  for (const flat::Expr& expr : group.kernel.exprs)
-    if (expr.kind == flat::ExprKind::kOp) dearest = std::max(dearest, kernel::additions_of(expr.op));
+  for (const Expr& expr : group.kernel.exprs)
+    if (expr.kind == ExprKind::kOp) dearest = std::max(dearest, kernel::additions_of(expr.op));
   return dearest;
 }
 

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "plan/axes.hpp"
-#include "plan/lifted_kernel.hpp"
+#include "plan/group_tiles.hpp"
 
 namespace kw::plan {
 
@@ -116,7 +116,7 @@ void ConvolutionStatistics::store_parts(ScheduledDraft& draft, const Part& part,
 
 void ConvolutionStatistics::combine() {
   LoweredGroup finish = combine_parts(*group_.statistics->group, parts_, result_.scratch);
-  const int64_t parts = finish.kernel.axes.back().extent, width = std::min(next_power_of_two(parts), kWidest);
+  const int64_t parts = extent_of(finish.kernel.symbols.back()), width = std::min(next_power_of_two(parts), kWidest);
   lower::KernelSchedule schedule = in_single_points(finish.kernel, std::clamp<int64_t>(width / 256, 1, 16));
   schedule.cache_hints = true;
   if (parts > kWidest) schedule.axes.back() = in_loop(width);

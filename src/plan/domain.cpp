@@ -35,9 +35,9 @@ static bool is_shorter(const ReduceSpec& spec, const Shape& result) {
 }
 
 std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords& point, const Shape& result,
-                                           Extents extents) {
+                                           SymbolRanges ranges) {
   const int64_t elements = product(result);
-  if (elements == product(spec.domain)) return reshape(point, spec.domain, result, extents);
+  if (elements == product(spec.domain)) return reshape(point, spec.domain, result, ranges);
   if (is_shorter(spec, result)) return point;
   if (elements != spec.kept_elements()) return std::nullopt;
   Coords kept;
@@ -47,16 +47,15 @@ std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords&
       kept.push_back(point[dim]);
       kept_shape.push_back(spec.domain[dim]);
     }
-  return reshape(kept, kept_shape, result, extents);
+  return reshape(kept, kept_shape, result, ranges);
 }
 
 std::optional<int64_t> scan_shift(const ReduceSpec& spec, const Coords& at, const Coords& wanted) {
   int64_t shift = 0;
   for (size_t dim = 0; dim < at.size(); ++dim) {
-    if (at[dim].terms != wanted[dim].terms) return std::nullopt;
-    const int64_t difference = at[dim].constant - wanted[dim].constant;
-    if (difference != 0 && (!spec.reduced[dim] || difference < 0)) return std::nullopt;
-    shift += difference;
+    const std::optional<int64_t> difference = kernel::as_constant(at[dim] - wanted[dim]);
+    if (!difference || *difference < 0 || (*difference > 0 && !spec.reduced[dim])) return std::nullopt;
+    shift += *difference;
   }
   return shift;
 }
@@ -75,7 +74,7 @@ std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId id, cons
     return pulls;
   }
   const Shape& input = graph.type(spec.operands[0]).shape;
-  const auto input_coords = reshape(point, spec.domain, input, lookups.extents());
+  const auto input_coords = reshape(point, spec.domain, input, lookups.ranges());
   if (!input_coords) return std::nullopt;
   const std::string_view base = base_name(node);
   const bool trailing = base.find("layer_norm") != std::string_view::npos ||
@@ -112,7 +111,7 @@ class Analysis {
     domain_.outputs = std::move(outputs);
     find_views();
     if (!choose_anchor()) return std::nullopt;
-    lookups_.start(domain_.extents);
+    lookups_.start(ranges_);
     propagate();
     if (!place_reductions() || !place_outputs()) return std::nullopt;
     for (ValueId output : domain_.outputs)
@@ -130,8 +129,8 @@ class Analysis {
   }
   bool scatters(ValueId value) const { return facts_.kinds[producer(value)] == NodeKind::kScatter; }
   const Shape& shape(ValueId value) const { return graph_.type(value).shape; }
-  Extents extents() const {
-    return lookups_.extents().size() >= domain_.extents.size() ? lookups_.extents() : Extents(domain_.extents);
+  SymbolRanges ranges() const {
+    return lookups_.ranges().size() >= domain_.extents.size() ? lookups_.ranges() : SymbolRanges(ranges_);
   }
 
   // The views between what the nodes read and where it is stored.
@@ -152,8 +151,9 @@ class Analysis {
     for (bool wanted : {false, true}) {
       for (size_t dim = 0; dim < domain.size(); ++dim)
         if (reduced[dim] == wanted && domain[dim] != 1) {
-          point[dim] = Index{0, {flat::IndexTerm{static_cast<int>(domain_.extents.size()), 1, 1, 0}}};
+          point[dim] = kernel::symbol_index(static_cast<int>(domain_.extents.size()));
           domain_.extents.push_back(domain[dim]);
+          ranges_.push_back({0, domain[dim] - 1, 1});
         }
       if (!wanted) domain_.parallel = static_cast<int>(domain_.extents.size());
     }
@@ -192,7 +192,7 @@ class Analysis {
         offsets_ = offsets_of(spec, point);
         return seed_results(anchor, spec, point);
       }
-      return seed(spec.operands[0], reshape(point, spec.domain, shape(spec.operands[0]), extents()));
+      return seed(spec.operands[0], reshape(point, spec.domain, shape(spec.operands[0]), ranges()));
     }
     ValueId value = kNoValue;
     for (NodeId node : nodes_)
@@ -246,7 +246,7 @@ class Analysis {
     bool changed = false;
     for (ValueId result : graph_.nodes[id].results)
       if (result != kNoValue && !find_seed(result))
-        changed |= seed(result, reduce_result_coords(spec, point, shape(result), extents()));
+        changed |= seed(result, reduce_result_coords(spec, point, shape(result), ranges()));
     return changed;
   }
 
@@ -262,7 +262,7 @@ class Analysis {
     size_t next = 0;
     const Shape sizes = offset_shape(spec);
     for (int64_t size : sizes) {
-      if (next >= offsets_.size() || range_of(offsets_[next], extents()).high != size - 1) return false;
+      if (next >= offsets_.size() || range_of(offsets_[next], ranges()).high != size - 1) return false;
       point.push_back(offsets_[next++]);
     }
     if (next != offsets_.size()) return false;
@@ -358,7 +358,7 @@ class Analysis {
         graph_.type(source).elements() != graph_.type(node.results[0]).elements())
       return false;
     const Coords *from = find_seed(source), *to = find_seed(node.results[0]);
-    if (from && !to) return seed(node.results[0], push_view(graph_, id, *from, extents()));
+    if (from && !to) return seed(node.results[0], push_view(graph_, id, *from, ranges()));
     if (to && !from) {
       auto pulls = pull(graph_, id, 0, *to, lookups_);
       return pulls && pulls->size() == 1 && pulls->front().guards.empty() &&
@@ -375,19 +375,19 @@ class Analysis {
     if (point == domain_.reduce_points.end()) {
       std::optional<Coords> found;
       if (const Coords* coords = find_seed(spec.operands[0]))
-        found = reshape(*coords, shape(spec.operands[0]), spec.domain, extents());
+        found = reshape(*coords, shape(spec.operands[0]), spec.domain, ranges());
       for (ValueId result : graph_.nodes[id].results)
         if (!found && result != kNoValue && find_seed(result) && graph_.type(result).elements() == product(spec.domain))
-          found = reshape(*find_seed(result), shape(result), spec.domain, extents());
+          found = reshape(*find_seed(result), shape(result), spec.domain, ranges());
       if (!found) return false;
       point = domain_.reduce_points.emplace(id, std::move(*found)).first;
       changed = true;
     }
     for (ValueId operand : spec.operands)
-      if (!find_seed(operand)) changed |= seed(operand, reshape(point->second, spec.domain, shape(operand), extents()));
+      if (!find_seed(operand)) changed |= seed(operand, reshape(point->second, spec.domain, shape(operand), ranges()));
     for (ValueId result : graph_.nodes[id].results)
       if (result != kNoValue && !find_seed(result))
-        changed |= seed(result, reduce_result_coords(spec, point->second, shape(result), extents()));
+        changed |= seed(result, reduce_result_coords(spec, point->second, shape(result), ranges()));
     return changed;
   }
 
@@ -419,8 +419,8 @@ class Analysis {
     for (size_t dim = 0; dim < spec.domain.size(); ++dim) {
       if (spec.reduced[dim]) continue;
       kept *= spec.domain[dim];
-      for (const auto& term : point[dim].terms)
-        if (term.axis < domain_.parallel) used[term.axis] = true;
+      for (const kernel::Digit& digit : kernel::digits_of(point[dim]))
+        if (digit.axis < domain_.parallel) used[digit.axis] = true;
     }
     int64_t reached = 1;
     for (int axis = 0; axis < domain_.parallel; ++axis)
@@ -469,8 +469,8 @@ class Analysis {
       }
       if (domain_.scans && !walks_scan_axis(spec, point->second)) return false;
       for (size_t dim = 0; dim < spec.domain.size(); ++dim)
-        for (const auto& term : point->second[dim].terms)
-          if ((term.axis >= domain_.parallel) != spec.reduced[dim]) return false;
+        for (const kernel::Digit& digit : kernel::digits_of(point->second[dim]))
+          if ((digit.axis >= domain_.parallel) != spec.reduced[dim]) return false;
     }
     return broadcast_.empty() || no_fold_waits_for_broadcast();
   }
@@ -479,7 +479,7 @@ class Analysis {
   bool walks_scan_axis(const ReduceSpec& spec, const Coords& point) const {
     if (!domain_.has_reduction()) return true;
     for (size_t dim = 0; dim < spec.domain.size(); ++dim)
-      if (spec.reduced[dim] && point[dim] != axis_index(domain_.parallel, extents())) return false;
+      if (spec.reduced[dim] && point[dim] != axis_index(domain_.parallel, ranges())) return false;
     return true;
   }
 
@@ -490,12 +490,11 @@ class Analysis {
       if (!find_seed(output)) {
         if (const auto known = place_of_shape(shape(output))) seed(output, known);
         else if (domain_.reduce_points.empty() && graph_.type(output).elements() == domain_.parallel_elements())
-          seed(output, delinearise(whole_domain(), shape(output), extents()));
+          seed(output, delinearise(whole_domain(), shape(output), ranges()));
         if (!find_seed(output)) return false;
       }
       std::vector<bool> used(domain_.extents.size(), false);
-      for (const Index& index : domain_.seeds.at(output))
-        for (const auto& term : index.terms) used[term.axis] = true;
+      for (const Index& index : domain_.seeds.at(output)) kernel::collect_symbols(index, used);
       const bool all_parallel = std::all_of(used.begin(), used.begin() + domain_.parallel,
                                             [](bool one) { return one; });
       const auto reduced = std::count(used.begin() + domain_.parallel, used.end(), true);
@@ -520,7 +519,7 @@ class Analysis {
       return sizes;
     };
     for (const auto& [known, coords] : by_shape_)
-      if (longer(known) == longer(wanted)) return reshape(coords, known, wanted, extents());
+      if (longer(known) == longer(wanted)) return reshape(coords, known, wanted, ranges());
     return std::nullopt;
   }
 
@@ -530,7 +529,7 @@ class Analysis {
     const Coords& coords = domain_.seeds.at(output);
     for (size_t dim = 0; dim < coords.size(); ++dim) {
       const int64_t first = shape(output)[dim];
-      if (coords[dim] != axis_index(domain_.parallel, extents()) ||
+      if (coords[dim] != axis_index(domain_.parallel, ranges()) ||
           graph_.type(output).elements() != domain_.parallel_elements() * first)
         continue;
       domain_.first_places[output] = first;
@@ -542,8 +541,8 @@ class Analysis {
   Index whole_domain() const {
     Coords axes;
     for (size_t axis = 0; axis < domain_.extents.size(); ++axis)
-      axes.push_back(axis_index(static_cast<int>(axis), extents()));
-    return linearise(axes, domain_.extents, extents());
+      axes.push_back(axis_index(static_cast<int>(axis), ranges()));
+    return linearise(axes, domain_.extents, ranges());
   }
 
   bool visit_scatter(NodeId node) {
@@ -589,7 +588,7 @@ class Analysis {
   // What is as short as a topk's result has no element beside the places that nobody asked for.
   bool has_element(ValueId value, const Coords& coords) const {
     for (size_t dim = 0; dim < coords.size(); ++dim)
-      if (const Range range = range_of(coords[dim], extents()); range.low < 0 || range.high >= shape(value)[dim])
+      if (const Interval range = range_of(coords[dim], ranges()); range.low < 0 || range.high >= shape(value)[dim])
         return false;
     return true;
   }
@@ -606,6 +605,7 @@ class Analysis {
   std::map<Shape, Coords> by_shape_;  // first seed of each shape
   std::map<ValueId, std::vector<Coords>> visited_;
   Domain domain_;
+  std::vector<kernel::SymbolRange> ranges_;  // of its axes
 };
 
 }  // namespace

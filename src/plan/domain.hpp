@@ -66,6 +66,6 @@ std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId node, co
 
 // Coordinates of a reduce node's result at a point of its domain.
 std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords& point, const Shape& result,
-                                           Extents extents);
+                                           SymbolRanges ranges);
 
 }  // namespace kw::plan

@@ -4,7 +4,7 @@
 
 namespace kw {
 
-using namespace plan::flat;
+using namespace plan;
 
 double weight_of(const Expr& expr) {
   if (expr.kind == ExprKind::kScan) return weight_of_scan(expr.reduce);

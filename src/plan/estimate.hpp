@@ -2,7 +2,7 @@
 // need not be right in seconds, only in which of two schedules is faster.
 #pragma once
 
-#include "plan/flat_kernel.hpp"
+#include "plan/group_kernel.hpp"
 #include "plan/scheduler.hpp"
 #include "target/device.hpp"
 
@@ -26,8 +26,8 @@ double seconds_of(const ScheduledGroup& group, const DeviceDescription& device);
 }  // namespace plan
 
 // Instructions that one element of the expression costs, roughly.
-double weight_of(const plan::flat::Expr& expr);
-double weight_of(plan::flat::ScalarOp op);
-double weight_of_scan(plan::flat::ReduceOp op);  // sorts too
+double weight_of(const plan::Expr& expr);
+double weight_of(plan::ScalarOp op);
+double weight_of_scan(plan::ReduceOp op);  // sorts too
 
 }  // namespace kw

@@ -16,7 +16,7 @@ bool is_reduction(const LoweredGroup& group);
 bool is_normalisation(const LoweredGroup& group);  // stores along what it folds
 
 // Readable names of their axes, once those are ordered: "bag", "entry"; "row", "window_row".
-void name_bags(flat::Kernel& kernel);
-void name_windows(flat::Kernel& kernel);
+void name_bags(GroupKernel& kernel);
+void name_windows(GroupKernel& kernel);
 
 }  // namespace kw::plan

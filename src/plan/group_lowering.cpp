@@ -24,11 +24,7 @@ namespace kw::plan {
 
 namespace {
 
-using flat::Access;
-using flat::AxisKind;
-using flat::Buffer;
-using flat::BufferRole;
-using flat::Guard;
+using kernel::BufferRole;
 
 struct NotLowerable {};
 
@@ -40,19 +36,13 @@ class Lowering {
         nodes_(nodes.begin(), nodes.end()),
         domain_(std::move(domain)),
         build_(lowered_.kernel, &lookups_, [this](int axis) { return coordinate(axis); }) {
-    lookups_.start(domain_.extents);
+    lookups_.start(ranges_of_axes(domain_.extents));
   }
 
   LoweredGroup run() {
-    for (size_t axis = 0; axis < domain_.extents.size(); ++axis) {
-      flat::Axis one;
-      one.name = "axis" + std::to_string(axis);
-      one.extent = domain_.extents[axis];
-      one.kind = static_cast<int>(axis) < domain_.parallel ? AxisKind::kParallel
-                 : domain_.scans                           ? AxisKind::kScan
-                                                           : AxisKind::kReduce;
-      lowered_.kernel.axes.push_back(one);
-    }
+    for (size_t axis = 0; axis < domain_.extents.size(); ++axis)
+      lowered_.kernel.symbols.push_back(axis_of("axis" + std::to_string(axis), domain_.extents[axis]));
+    lowered_.kernel.parallel = domain_.parallel;
     for (ValueId output : domain_.outputs) {
       if (const NodeId producer = graph_.values[output].producer; facts_.kinds[producer] == NodeKind::kScatter) {
         lowered_.kernel.stores.push_back(scattered(producer));
@@ -61,16 +51,16 @@ class Lowering {
       const Coords& coords = domain_.seeds.at(output);
       const ExprId value = expr_at(output, coords, {});
       const TensorType& type = graph_.type(output);
-      flat::Store store;
-      store.access.index = dot(coords, type.strides, 0, domain_.extents);
-      store.access.buffer = buffer_of(output, BufferRole::kOutput);
+      Store store;
+      store.access = element_at(buffer_of(output, BufferRole::kOutput),
+                                dot(coords, type.strides, 0, lookups_.ranges()));
       if (const auto first = domain_.first_places.find(output); first != domain_.first_places.end())
-        store.access.guards.push_back({axis_index(domain_.parallel, domain_.extents), 0, first->second});
+        store.access.mask = build_.mask_of({{axis_index(domain_.parallel, lookups_.ranges()), 0, first->second}});
       store.value = build_.cast(value, type.dtype);
       lowered_.kernel.stores.push_back(std::move(store));
     }
     share_loads();
-    drop_unused(lowered_.kernel);
+    kernel::drop_unused(lowered_.kernel);
     drop_unfolded_axes();
     move_outputs_last();
     lowered_.kernel.name = kernel_name(graph_, nodes_);
@@ -95,12 +85,12 @@ class Lowering {
                                           [](const Guard& a, const Guard& b) {
                                             if (a.lower != b.lower) return a.lower < b.lower;
                                             if (a.upper != b.upper) return a.upper < b.upper;
-                                            return less(a.index, b.index);
+                                            return kernel::compare(a.index, b.index) < 0;
                                           });
     }
   };
 
-  Extents extents() const { return lookups_.extents(); }
+  SymbolRanges ranges() const { return lookups_.ranges(); }
 
   bool computed_inside(ValueId value) const {
     const NodeId producer = graph_.values[facts_.roots[value]].producer;
@@ -111,14 +101,11 @@ class Lowering {
     const auto [place, added] = buffer_ids_.emplace(root, static_cast<int>(lowered_.buffers.size()));
     if (!added) return place->second;
     const TensorType& type = graph_.type(root);
-    Buffer buffer;
-    buffer.name = unique_buffer_name(graph_.values[root].name);
-    buffer.dtype = type.dtype;
-    buffer.role = role;
-    buffer.elements = 1;
-    for (int64_t dim = 0; dim < type.rank(); ++dim) buffer.elements += (type.shape[dim] - 1) * type.strides[dim];
-    buffer.aligned = (type.offset * size_of(type.dtype)) % 16 == 0;
-    lowered_.kernel.buffers.push_back(buffer);
+    int64_t elements = 1;
+    for (int64_t dim = 0; dim < type.rank(); ++dim) elements += (type.shape[dim] - 1) * type.strides[dim];
+    kernel::Buffer buffer = row_of_elements(unique_buffer_name(graph_.values[root].name), type.dtype, elements, role);
+    if (type.offset * size_of(type.dtype) % buffer.alignment != 0) buffer.alignment = size_of(type.dtype);
+    lowered_.kernel.buffers.push_back(std::move(buffer));
     lowered_.buffers.push_back(root);
     return place->second;
   }
@@ -136,16 +123,16 @@ class Lowering {
   // pointwise.
   void drop_unfolded_axes() {
     auto& kernel = lowered_.kernel;
-    const auto varies = flat::axes_of_exprs(kernel);
+    const auto varies = kernel::dependences(kernel);
     const auto needs = [&](size_t axis) -> bool {
       for (size_t id = 0; id < kernel.exprs.size(); ++id)
-        if (varies[id][axis] || kernel.exprs[id].kind == flat::ExprKind::kReduce) return true;
-      return std::any_of(kernel.stores.begin(), kernel.stores.end(), [&](const flat::Store& store) -> bool {
-        return flat::axes_of_access(kernel, store.access)[axis];
+        if (varies[id][axis] || kernel.exprs[id].kind == ExprKind::kReduce) return true;
+      return std::any_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) -> bool {
+        return uses_axis(kernel, store.access, static_cast<int>(axis));
       });
     };
-    while (!kernel.axes.empty() && kernel.axes.back().kind == AxisKind::kReduce && !needs(kernel.axes.size() - 1))
-      kernel.axes.pop_back();
+    while (!domain_.scans && axis_count(kernel) > kernel.parallel && !needs(kernel.symbols.size() - 1))
+      kernel.symbols.pop_back();
   }
 
   // Parameters read: inputs first, then what the kernel writes; buffers that nothing uses any more go.
@@ -153,13 +140,13 @@ class Lowering {
     auto& kernel = lowered_.kernel;
     std::vector<bool> used(kernel.buffers.size(), false);
     for (const auto& expr : kernel.exprs)
-      if (flat::is_load(expr)) used[expr.access.buffer] = true;
+      if (is_load(expr)) used[expr.access.buffer] = true;
     for (const auto& store : kernel.stores) used[store.access.buffer] = true;
     std::vector<int> order(kernel.buffers.size()), place(kernel.buffers.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
     std::stable_partition(order.begin(), order.end(),
                           [&](int id) { return kernel.buffers[id].role == BufferRole::kInput; });
-    std::vector<Buffer> buffers;
+    std::vector<kernel::Buffer> buffers;
     std::vector<ValueId> values;
     for (int old : order) {
       if (!used[old]) continue;
@@ -168,7 +155,7 @@ class Lowering {
       values.push_back(lowered_.buffers[old]);
     }
     for (auto& expr : kernel.exprs)
-      if (flat::is_load(expr)) expr.access.buffer = place[expr.access.buffer];
+      if (is_load(expr)) expr.access.buffer = place[expr.access.buffer];
     for (auto& store : kernel.stores) store.access.buffer = place[store.access.buffer];
     kernel.buffers = std::move(buffers);
     lowered_.buffers = std::move(values);
@@ -177,19 +164,17 @@ class Lowering {
   ExprId load(ValueId value, const Coords& coords, const Guards& guards, double otherwise) {
     const TensorType& type = graph_.type(value);
     const ValueId root = facts_.roots[value];
-    Access access;
-    access.buffer = buffer_of(root, BufferRole::kInput);
-    access.index = dot(coords, type.strides, type.offset - graph_.type(root).offset, extents());
-    access.guards = guards;
+    Access access = element_at(buffer_of(root, BufferRole::kInput),
+                               dot(coords, type.strides, type.offset - graph_.type(root).offset, ranges()));
     access.otherwise = otherwise;
-    auto& elements = lowered_.kernel.buffers[access.buffer].elements;
-    if (guards.empty() && !lookups_.is_lookup(access.index))
-      elements = std::max(elements, range_of(access.index, extents()).high + 1);
-    return build_.cast(build_.load(std::move(access), type.dtype), compute_dtype(type.dtype));
+    kernel::Buffer& buffer = lowered_.kernel.buffers[access.buffer];
+    if (guards.empty() && !lookups_.is_lookup(index_of(access)))
+      buffer.shape = {std::max(elements_of(buffer), range_of(index_of(access), ranges()).high + 1)};
+    return build_.cast(build_.load(std::move(access), guards, type.dtype), compute_dtype(type.dtype));
   }
 
   ExprId load_of(ExprId loaded) const {
-    return build_.expr(loaded).kind == flat::ExprKind::kOp ? build_.expr(loaded).operands[0] : loaded;
+    return build_.expr(loaded).kind == ExprKind::kOp ? build_.expr(loaded).operands[0] : loaded;
   }
 
   // A load that brings `otherwise` itself outside its guards.
@@ -207,23 +192,25 @@ class Lowering {
     std::vector<ExprId> instead(kernel.exprs.size());
     for (ExprId id = 0; id < static_cast<ExprId>(instead.size()); ++id) {
       instead[id] = id;
-      flat::Expr& expr = kernel.exprs[id];
-      if (expr.kind != flat::ExprKind::kLoad || !chosen_.contains(id)) continue;
-      const flat::IndexRange range = flat::range_of(expr.access.index, kernel.axes);
-      if (range.lowest < 0 || range.highest >= kernel.buffers[expr.access.buffer].elements) continue;
+      Expr& expr = kernel.exprs[id];
+      if (!is_load(expr) || looks_up(expr) || !chosen_.contains(id)) continue;
+      const Interval range = range_of(index_of(expr.access), lookups_.ranges());
+      if (range.low < 0 || range.high >= elements_of(kernel.buffers[expr.access.buffer])) continue;
       for (ExprId other = 0; other < id; ++other) {
-        flat::Expr& first = kernel.exprs[other];
-        if (first.kind != flat::ExprKind::kLoad || !chosen_.contains(other) ||
-            first.access.buffer != expr.access.buffer || first.access.index != expr.access.index)
+        Expr& first = kernel.exprs[other];
+        if (!is_load(first) || looks_up(first) || !chosen_.contains(other) ||
+            first.access.buffer != expr.access.buffer || !(first.access.coordinates == expr.access.coordinates))
           continue;
-        first.access.guards.clear();
+        first.access.mask = kNoExpr;
         instead[id] = other;
         break;
       }
     }
-    for (flat::Expr& expr : kernel.exprs)
-      for (ExprId& operand : expr.operands) operand = instead[operand];
-    for (flat::Store& store : kernel.stores) store.value = instead[store.value];
+    for (Expr& expr : kernel.exprs) kernel::renumber(expr, instead);
+    for (Store& store : kernel.stores) {
+      store.value = instead[store.value];
+      kernel::renumber(store.access, instead);
+    }
   }
 
   ExprId expr_at(ValueId value, const Coords& coords, const Guards& guards) {
@@ -235,7 +222,7 @@ class Lowering {
     MemoKey key{value, coords, guards};
     if (const auto found = memo_.find(key); found != memo_.end()) return found->second;
     const ExprId result = compute(value, coords, guards);
-    if (result == flat::kNoExpr) throw NotLowerable{};
+    if (result == kNoExpr) throw NotLowerable{};
     memo_.emplace(std::move(key), result);
     return result;
   }
@@ -303,14 +290,14 @@ class Lowering {
       return build_.select(build_.all_of(pulls[1].guards), patch, rest);
     }
     (void)coords;
-    ExprId value = flat::kNoExpr;
+    ExprId value = kNoExpr;
     for (size_t i = pulls.size(); i-- > 0;) {
       if (!pulls[i].guards.empty()) {
-        const Range range = range_of(pulls[i].guards[0].index, extents());
+        const Interval range = range_of(pulls[i].guards[0].index, ranges());
         if (range.high < pulls[i].guards[0].lower || range.low >= pulls[i].guards[0].upper) continue;  // never this one
       }
       const ExprId part = build_.cast(expr_at(pulls[i].value, pulls[i].coords, within(pulls[i])), dtype);
-      if (value == flat::kNoExpr) {
+      if (value == kNoExpr) {
         value = part;
         continue;
       }
@@ -332,7 +319,7 @@ class Lowering {
       const std::vector<Lookup> taps = taps_of(axes[axis], coords[axis + 2]);
       std::vector<ExprId> sums;
       for (size_t first = 0; first < values.size(); first += taps.size()) {
-        ExprId sum = flat::kNoExpr;
+        ExprId sum = kNoExpr;
         for (size_t tap = 0; tap < taps.size(); ++tap) {
           const ExprId part = build_.mul(build_.cast(weight_of_tap(build_, taps[tap]), dtype), values[first + tap]);
           sum = tap == 0 ? part : build_.add(sum, part);
@@ -442,7 +429,7 @@ class Lowering {
 
   ExprId reduced(const std::vector<ExprId>& results, ValueId value) {
     const ExprId result = results.at(graph_.values[value].result_index);
-    return result == flat::kNoExpr ? result : build_.cast(result, compute_dtype(graph_.type(value).dtype));
+    return result == kNoExpr ? result : build_.cast(result, compute_dtype(graph_.type(value).dtype));
   }
 
   ExprId pooled(NodeId id, ValueId value, const Window& window, const ReduceSpec& spec) {
@@ -481,8 +468,7 @@ class Lowering {
                                                  : filled(bags.table, place, element.guards, outside);
     if (computed_inside(bags.table))
       operand = build_.select(build_.all_of(element.guards), operand, build_.constant(outside, build_.dtype(operand)));
-    const ExprId weight = bags.weights == kNoValue ? flat::kNoExpr
-                                                   : expr_at(bags.weights, {element.place}, element.guards);
+    const ExprId weight = bags.weights == kNoValue ? kNoExpr : expr_at(bags.weights, {element.place}, element.guards);
     return reduced(
         reductions_.emplace(id, std::vector<ExprId>{lower_bag({build_, bags, element, operand, weight})}).first->second,
         value);
@@ -503,7 +489,7 @@ class Lowering {
     for (size_t dim = 0; dim < coords.size(); ++dim)
       if (spec->reduced[dim]) {
         position = coords[dim];
-        const Range range = range_of(position, extents());
+        const Interval range = range_of(position, ranges());
         if (range.low < 0 || range.high >= spec->domain[dim]) guards.push_back({position, 0, spec->domain[dim]});
       }
     if (sort) return sorted(id, result, *sort, expr_at(operand, coords, guards), position);
@@ -515,8 +501,8 @@ class Lowering {
     const auto& results = graph_.nodes[id].results;
     const bool with_positions = results.size() > 1 && results[1] != kNoValue &&
                                 (facts_.escapes[results[1]] || !facts_.readers[results[1]].empty());
-    return lower_scan({build_, graph_, id, result, value, guards.empty() ? flat::kNoExpr : build_.all_of(guards),
-                       position, with_positions});
+    return lower_scan({build_, graph_, id, result, value, guards.empty() ? kNoExpr : build_.all_of(guards), position,
+                       with_positions});
   }
 
   ExprId sorted(NodeId id, int result, const SortSpec& sort, ExprId operand, const Index& position) {
@@ -530,7 +516,7 @@ class Lowering {
   }
 
   // Into what holds the node's operand.
-  flat::Store scattered(NodeId id) {
+  Store scattered(NodeId id) {
     const auto spec = scatter_spec(graph_, id);
     lookups_.guards.clear();
     const auto point = spec ? scatter_point(graph_, id, *spec, domain_.scatter_points.at(id), lookups_) : std::nullopt;
@@ -540,11 +526,9 @@ class Lowering {
     ExprId value = spec->source == kNoValue ? build_.constant(spec->number, dtype)
                                             : expr_at(spec->source, point->operands[0].coords, {});
     if (spec->alpha != 1.0) value = build_.mul(value, build_.constant(spec->alpha, dtype));
-    flat::Store store;
-    store.access.buffer = buffer_of(spec->into, BufferRole::kOutput);
-    store.access.index = dot(point->place, type.strides, 0, extents());
-    store.value = build_.scatter(store.access.index, spec->fold, build_.cast(value, type.dtype));
-    return store;
+    const int buffer = buffer_of(spec->into, BufferRole::kOutput);
+    return build_.scatter(buffer, dot(point->place, type.strides, 0, ranges()), spec->fold,
+                          build_.cast(value, type.dtype));
   }
 
   const GraphFacts& facts_;

@@ -1,4 +1,4 @@
-// Graph → flat kernel for one fusion group: expressions, loads and stores over the group's domain, one axis per
+// Graph → the kernel of one fusion group: expressions, loads and stores over the group's domain, one axis per
 // dimension, not yet scheduled.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/flat_kernel.hpp"
+#include "plan/group_kernel.hpp"
 #include "plan/convolution.hpp"
 #include "plan/domain.hpp"
 #include "plan/recurrence.hpp"
@@ -35,7 +35,7 @@ struct ImageProducer {
   std::shared_ptr<const LoweredGroup> group;
   bool is_stored = false;  // others read the image, too
 
-  const flat::Store& image_store(ValueId image) const;
+  const Store& image_store(ValueId image) const;
 };
 
 // Means and squared deviations that a group folds of its product: of each row over everything else, or of each of a
@@ -48,7 +48,7 @@ struct FoldedStatistics {
 };
 
 struct LoweredGroup {
-  flat::Kernel kernel;
+  GroupKernel kernel;
   std::vector<ValueId> buffers;  // per kernel buffer: the graph value whose storage it is (kNoValue: scratch)
   bool windowed = false;         // its reductions fold sliding windows or bags
   bool is_rounded = false;       // the last places of what it stores say nothing (rounded_values.hpp)

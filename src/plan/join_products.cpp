@@ -209,22 +209,26 @@ class ProductJoiner {
   double seconds_of_image(const plan::LoweredGroup& group, const plan::Parameters& parameters) const {
     if (!group.producer) return 0;
     constexpr double kSectorBytes = 32;
-    const plan::flat::Kernel& kernel = group.producer->group->kernel;
-    const auto& walked = group.producer->image_store(group.convolution->image.root).access.index.terms;
-    const auto is_across = [&](const plan::flat::IndexTerm& term) {
-      return std::abs(term.coefficient) > 1 && std::any_of(walked.begin(), walked.end(), [&](const auto& along) {
-               return along.axis == term.axis && along.coefficient == 1;
+    const plan::GroupKernel& kernel = group.producer->group->kernel;
+    const auto walked = kernel::digits_of(
+        plan::index_of(group.producer->image_store(group.convolution->image.root).access));
+    const auto is_across = [&](const kernel::Digit& digit) {
+      return std::abs(digit.coefficient) > 1 && std::any_of(walked.begin(), walked.end(), [&](const auto& along) {
+               return along.axis == digit.axis && along.coefficient == 1;
              });
     };
     double bytes = 0, operations = 0;
-    for (const plan::flat::Expr& expr : kernel.exprs) {
-      operations += weight_of(expr);
-      const auto& terms = expr.access.index.terms;
-      if (!plan::flat::is_load(expr) || std::none_of(terms.begin(), terms.end(), is_across)) continue;
+    const std::vector<bool> values = plan::values_of(kernel);
+    for (size_t id = 0; id < values.size(); ++id) {
+      const plan::Expr& expr = kernel.exprs[id];
+      operations += values[id] ? weight_of(expr) : 0;
+      if (!plan::is_load(expr)) continue;
+      const std::vector<kernel::Digit> digits = kernel::digits_of(plan::index_of(expr.access));
+      if (std::none_of(digits.begin(), digits.end(), is_across)) continue;
       double elements = 1;
-      const std::vector<bool> used = plan::flat::axes_of_access(kernel, expr.access);
+      const std::vector<bool> used = plan::axes_of_access(kernel, expr.access);
       for (size_t axis = 0; axis < used.size(); ++axis)
-        if (used[axis]) elements *= static_cast<double>(kernel.axes[axis].extent);
+        if (used[axis]) elements *= static_cast<double>(plan::extent_of(kernel.symbols[axis]));
       bytes += elements * (kSectorBytes - static_cast<double>(size_of(expr.dtype)));
     }
     if (!group.convolution->is_direct()) return bytes / device_.copy_bytes_per_second;

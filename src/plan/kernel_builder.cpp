@@ -4,57 +4,11 @@
 #include <cmath>
 #include <limits>
 
-#include "support/error.hpp"
-#include "support/text.hpp"
-
 namespace kw::plan {
-
-using flat::Access;
-using flat::Expr;
-using flat::ExprKind;
 
 DType compute_dtype(DType dtype) { return is_narrow_float(dtype) ? DType::f32 : dtype; }
 
-namespace {
-
-void append(std::string& key, const Index& index) {
-  key += '[' + std::to_string(index.constant);
-  for (const auto& term : index.terms)
-    for (int64_t number : {static_cast<int64_t>(term.axis), term.coefficient, term.divisor, term.modulus})
-      key += ',' + std::to_string(number);
-  key += ']';
-}
-
-std::string key_of(const Expr& expr) {
-  std::string key;
-  for (int number : {static_cast<int>(expr.kind), static_cast<int>(expr.dtype), static_cast<int>(expr.op),
-                     static_cast<int>(expr.reduce), expr.component, static_cast<int>(expr.overwrites)})
-    key += std::to_string(number) + ' ';
-  for (ExprId operand : expr.operands) key += std::to_string(operand) + ' ';
-  if (flat::is_load(expr) || expr.kind == ExprKind::kIndex) {
-    key += '@' + std::to_string(expr.access.buffer) + "|" + format_double(expr.access.otherwise);
-    append(key, expr.access.index);
-  }
-  for (const auto& guard : expr.access.guards) {
-    append(key, guard.index);
-    key += std::to_string(guard.lower) + ':' + std::to_string(guard.upper);
-  }
-  if (expr.kind == ExprKind::kScan) key += "first " + std::to_string(expr.integer);
-  if (expr.kind == ExprKind::kConstant) {
-    char digits[40];
-    std::snprintf(digits, sizeof digits, "%a", expr.number);  // keeps -0.0 and every bit
-    key += digits + std::string("#") + std::to_string(expr.integer);
-  }
-  return key;
-}
-
-}  // namespace
-
-ExprId KernelBuilder::insert(Expr expr) {
-  const auto [place, added] = known_.emplace(key_of(expr), static_cast<ExprId>(kernel_.exprs.size()));
-  if (added) kernel_.exprs.push_back(std::move(expr));
-  return place->second;
-}
+ExprId KernelBuilder::insert(Expr expr) { return table_.insert(kernel_, std::move(expr)); }
 
 ExprId KernelBuilder::constant(double number, DType dtype) {
   Expr expr;
@@ -77,7 +31,7 @@ ExprId KernelBuilder::integer(int64_t number, DType dtype) {
 }
 
 ExprId KernelBuilder::index(const Index& index, DType dtype) {
-  if (plan::is_constant(index)) return integer(index.constant, dtype);
+  if (const auto number = kernel::as_constant(index)) return integer(*number, dtype);
   if (lookups_ && lookups_->is_lookup(index)) {
     const ExprId affine = this->index(lookups_->affine_part(index), dtype);
     const ExprId moved = cast(looked_up(index), dtype);
@@ -86,64 +40,82 @@ ExprId KernelBuilder::index(const Index& index, DType dtype) {
   Expr expr;
   expr.kind = ExprKind::kIndex;
   expr.dtype = dtype;
-  expr.access.index = index;
+  expr.index = index;
   return insert(std::move(expr));
 }
 
 ExprId KernelBuilder::looked_up(const Index& index) {
-  ExprId sum = flat::kNoExpr;
+  ExprId sum = kNoExpr;
   // Index arithmetic of 64 bits costs a GPU twice that of 32.
   int64_t reach = 0;
-  for (const IndexTerm& term : index.terms)
-    if (term.axis >= lookups_->own_axes()) reach += std::abs(term.coefficient) * lookups_->extents()[term.axis];
+  std::vector<kernel::Digit> digits = kernel::digits_of(index);
+  std::erase_if(digits, [&](const kernel::Digit& digit) { return digit.axis < lookups_->own_axes(); });
+  for (const kernel::Digit& digit : digits)
+    reach += std::abs(digit.coefficient) * (lookups_->ranges()[digit.axis].high + 1);
   const DType dtype = reach <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
   // What is added before what is subtracted.
-  std::vector<IndexTerm> terms = index.terms;
-  std::stable_partition(terms.begin(), terms.end(), [](const IndexTerm& term) { return term.coefficient > 0; });
-  for (const IndexTerm& term : terms) {
-    if (term.axis < lookups_->own_axes()) continue;
+  std::stable_partition(digits.begin(), digits.end(), [](const kernel::Digit& one) { return one.coefficient > 0; });
+  for (const kernel::Digit& term : digits) {
     ExprId part = cast(coordinate_(term.axis), dtype);
     if (term.divisor != 1) part = binary(ScalarOp::kFloorDiv, part, integer(term.divisor, dtype));
     if (term.modulus != 0) part = binary(ScalarOp::kRemainder, part, integer(term.modulus, dtype));
-    if (term.coefficient == -1 && sum != flat::kNoExpr) {
+    if (term.coefficient == -1 && sum != kNoExpr) {
       sum = sub(sum, part);
       continue;
     }
     part = mul(part, integer(term.coefficient, dtype));
-    sum = sum == flat::kNoExpr ? part : add(sum, part);
+    sum = sum == kNoExpr ? part : add(sum, part);
   }
   return sum;
 }
 
-ExprId KernelBuilder::load(Access access, DType dtype) {
+ExprId KernelBuilder::both(ExprId a, ExprId b) {
+  if (a == kNoExpr || b == kNoExpr) return a == kNoExpr ? b : a;
+  return op(ScalarOp::kLogicalAnd, DType::b1, {a, b});
+}
+
+ExprId KernelBuilder::mask_of(const std::vector<Guard>& guards) {
+  ExprId all = kNoExpr;
+  for (const Guard& guard : guards) {
+    const ExprId place = index(guard.index, DType::i64);
+    const auto bounded = [&](ScalarOp code, int64_t bound) {
+      all = both(all, compare(code, place, integer(bound, DType::i64)));
+    };
+    if (guard.lower != std::numeric_limits<int64_t>::min()) bounded(ScalarOp::kGreaterEqual, guard.lower);
+    if (guard.upper != std::numeric_limits<int64_t>::max()) bounded(ScalarOp::kLess, guard.upper);
+  }
+  return all;
+}
+
+ExprId KernelBuilder::load(Access access, const std::vector<Guard>& guards, DType dtype) {
   Expr expr;
   expr.kind = ExprKind::kLoad;
   expr.dtype = dtype;
   if (lookups_) {
-    std::vector<flat::Guard> affine, conditions;
-    for (flat::Guard& guard : access.guards)
-      (lookups_->is_lookup(guard.index) ? conditions : affine).push_back(std::move(guard));
-    access.guards = std::move(affine);
-    if (!conditions.empty() || lookups_->is_lookup(access.index)) {
-      expr.kind = ExprKind::kGather;
-      expr.operands = {lookups_->is_lookup(access.index) ? looked_up(access.index) : integer(0, DType::i32)};
-      access.index = lookups_->affine_part(access.index);
-      if (const ExprId condition = all_of(conditions); condition != flat::kNoExpr) expr.operands.push_back(condition);
+    std::vector<Guard> affine, conditions;
+    for (const Guard& guard : guards) (lookups_->is_lookup(guard.index) ? conditions : affine).push_back(guard);
+    access.mask = mask_of(affine);
+    Index& index = index_of(access);
+    if (!conditions.empty() || lookups_->is_lookup(index)) {
+      access.coordinates[0].value = lookups_->is_lookup(index) ? looked_up(index) : integer(0, DType::i32);
+      index = lookups_->affine_part(index);
+      access.mask = both(access.mask, all_of(conditions));
     }
+  } else {
+    access.mask = mask_of(guards);
   }
   expr.access = std::move(access);
   return insert(std::move(expr));
 }
 
-ExprId KernelBuilder::scatter(Index& index, std::optional<ReduceOp> fold, ExprId value) {
-  Expr expr;
-  expr.kind = ExprKind::kScatter;
-  expr.dtype = dtype(value);
-  expr.overwrites = !fold.has_value();
-  expr.reduce = fold.value_or(ReduceOp::kSum);
-  expr.operands = {looked_up(index), value};
-  index = lookups_->affine_part(index);
-  return insert(std::move(expr));
+Store KernelBuilder::scatter(int buffer, const Index& index, std::optional<ReduceOp> fold, ExprId value) {
+  Store store;
+  store.access = element_at(buffer, lookups_->affine_part(index));
+  store.access.coordinates[0].value = looked_up(index);
+  store.value = value;
+  store.combines = fold.has_value();
+  store.reduce = fold.value_or(ReduceOp::kSum);
+  return store;
 }
 
 bool KernelBuilder::is_constant(ExprId value, double number) const {
@@ -176,7 +148,7 @@ ExprId KernelBuilder::cast(ExprId value, DType dtype) {
   if (is_narrow_float(dtype) && source.kind == ExprKind::kOp && source.op == ScalarOp::kCast &&
       source.dtype == DType::f32 && kernel_.exprs[source.operands[0]].dtype == dtype)
     return source.operands[0];
-  if (source.kind == ExprKind::kIndex && is_integral(dtype)) return index(source.access.index, dtype);
+  if (source.kind == ExprKind::kIndex && is_integral(dtype)) return index(Index(source.index), dtype);
   if (dtype == DType::b1) return compare(ScalarOp::kNotEqual, value, constant(0.0, source.dtype));
   return op(ScalarOp::kCast, dtype, {value});
 }
@@ -189,32 +161,30 @@ ExprId KernelBuilder::scan(ReduceOp code, DType dtype, std::vector<ExprId> opera
   expr.reduce = code;
   expr.component = component;
   expr.operands = std::move(operands);
+  expr.axes = {kernel_.parallel};
   return insert(std::move(expr));
 }
 
 ExprId KernelBuilder::reduce(ReduceOp code, DType dtype, std::vector<ExprId> operands, int component,
-                             std::vector<flat::Guard> guards) {
+                             const std::vector<Guard>& guards) {
   Expr expr;
   expr.kind = ExprKind::kReduce;
   expr.dtype = dtype;
   expr.reduce = code;
   expr.component = component;
-  expr.access.guards = std::move(guards);
+  expr.access.mask = mask_of(guards);
   expr.operands = std::move(operands);
+  for (int axis = kernel_.parallel; axis < axis_count(kernel_); ++axis) expr.axes.push_back(axis);
   return insert(std::move(expr));
 }
 
-ExprId KernelBuilder::all_of(const std::vector<flat::Guard>& guards) {
-  ExprId all = flat::kNoExpr;
-  std::vector<int64_t> extents;
-  if (lookups_) extents.assign(lookups_->extents().begin(), lookups_->extents().end());
-  else
-    for (const auto& axis : kernel_.axes) extents.push_back(axis.extent);
-  auto require = [&](ExprId condition) {
-    all = all == flat::kNoExpr ? condition : op(ScalarOp::kLogicalAnd, DType::b1, {all, condition});
-  };
+ExprId KernelBuilder::all_of(const std::vector<Guard>& guards) {
+  ExprId all = kNoExpr;
+  const std::vector<kernel::SymbolRange> own = kernel::ranges_of(kernel_);
+  const SymbolRanges ranges = lookups_ ? lookups_->ranges() : SymbolRanges(own);
+  auto require = [&](ExprId condition) { all = both(all, condition); };
   for (const auto& guard : guards) {
-    const Range range = range_of(guard.index, extents);
+    const Interval range = range_of(guard.index, ranges);
     // What is looked up varies from lane to lane, for which 64 bits are dear.
     constexpr int64_t kNarrow = std::numeric_limits<int32_t>::max();
     const bool narrow = lookups_ && lookups_->is_lookup(guard.index) && range.low > -kNarrow && range.high < kNarrow &&
@@ -223,13 +193,10 @@ ExprId KernelBuilder::all_of(const std::vector<flat::Guard>& guards) {
     if (narrow && range.low >= guard.lower && range.high >= guard.upper) {
       // Affine part < the rest, which a loop over that part finds before it begins.
       const Index affine = lookups_->affine_part(guard.index);
-      Index rest{0, guard.index.terms};
-      std::erase_if(rest.terms, [&](const flat::IndexTerm& term) { return term.axis < lookups_->own_axes(); });
-      for (flat::IndexTerm& term : rest.terms) term.coefficient = -term.coefficient;
-      const ExprId end = looked_up(rest);
+      const ExprId end = looked_up(affine - guard.index);
       const int64_t above = guard.upper - affine.constant;
       name(end, "length");
-      require(compare(ScalarOp::kLess, index({0, affine.terms}, dtype),
+      require(compare(ScalarOp::kLess, index(affine - affine.constant, dtype),
                       above == 0 ? cast(end, dtype) : add(cast(end, dtype), integer(above, dtype))));
       continue;
     }
@@ -241,41 +208,22 @@ ExprId KernelBuilder::all_of(const std::vector<flat::Guard>& guards) {
 }
 
 int64_t KernelBuilder::highest(const Index& index) const {
-  return lookups_ ? range_of(index, lookups_->extents()).high : flat::range_of(index, kernel_.axes).highest;
+  return kernel::range_of(index, lookups_ ? lookups_->ranges() : SymbolRanges(kernel::ranges_of(kernel_))).high;
 }
 
 std::vector<bool> KernelBuilder::reduce_axes_of(ExprId value) const {
-  std::vector<bool> axes = flat::axes_of_exprs(kernel_)[value];
-  for (size_t axis = 0; axis < axes.size(); ++axis)
-    axes[axis] = axes[axis] && kernel_.axes[axis].kind == flat::AxisKind::kReduce;
+  std::vector<bool> axes = kernel::dependences(kernel_)[value];
+  std::fill_n(axes.begin(), kernel_.parallel, false);
   return axes;
 }
 
 void KernelBuilder::name(ExprId value, const std::string& wanted) {
   Expr& expr = kernel_.exprs[value];
-  if (!expr.name.empty() || expr.kind == ExprKind::kConstant || flat::is_load(expr) || wanted.empty()) return;
+  if (!expr.name.empty() || expr.kind == ExprKind::kConstant || is_load(expr) || wanted.empty()) return;
   std::string name = wanted;
   while (names_.contains(name)) name = wanted + "_" + std::to_string(++names_[wanted]);
   names_[name] = 1;
   expr.name = name;
-}
-
-void drop_unused(flat::Kernel& kernel) {
-  std::vector<bool> needed(kernel.exprs.size(), false);
-  for (const auto& store : kernel.stores) needed[store.value] = true;
-  for (ExprId id = static_cast<ExprId>(kernel.exprs.size()) - 1; id >= 0; --id)
-    if (needed[id])
-      for (ExprId operand : kernel.exprs[id].operands) needed[operand] = true;
-  std::vector<ExprId> moved(kernel.exprs.size(), flat::kNoExpr);
-  std::vector<flat::Expr> kept;
-  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
-    if (!needed[id]) continue;
-    moved[id] = static_cast<ExprId>(kept.size());
-    kept.push_back(kernel.exprs[id]);
-    for (ExprId& operand : kept.back().operands) operand = moved[operand];
-  }
-  for (auto& store : kernel.stores) store.value = moved[store.value];
-  kernel.exprs = std::move(kept);
 }
 
 }  // namespace kw::plan

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/graph.hpp"
+#include "plan/group_kernel.hpp"
 #include "plan/index_math.hpp"
 
 namespace kw::plan {
@@ -40,10 +41,10 @@ struct Lookup {
   Index position;
   int64_t shift = 0;
   double scale = 1.0;
-  bool aligned = false;             // align_corners
-  bool copies = false;              // the axis keeps its extent
-  DType work = DType::f32;          // of the arithmetic on fractions
-  std::vector<flat::Guard> guards;  // where the coordinate is needed
+  bool aligned = false;       // align_corners
+  bool copies = false;        // the axis keeps its extent
+  DType work = DType::f32;    // of the arithmetic on fractions
+  std::vector<Guard> guards;  // where the coordinate is needed
 
   bool operator==(const Lookup&) const = default;
 };
@@ -51,9 +52,9 @@ struct Lookup {
 class Lookups {
  public:
   // The kernel's own axes come first.
-  void start(const std::vector<int64_t>& axes);
+  void start(SymbolRanges axes);
   int own_axes() const { return own_axes_; }
-  Extents extents() const { return extents_; }
+  SymbolRanges ranges() const { return ranges_; }
   bool is_lookup(const Index& index) const;
   Index affine_part(Index index) const;  // without the looked-up terms
 
@@ -62,11 +63,13 @@ class Lookups {
   const Lookup& of_axis(int axis) const { return lookups_[static_cast<size_t>(axis - own_axes_)]; }
 
   // What the lookups made next are needed under.
-  std::vector<flat::Guard> guards;
+  std::vector<Guard> guards;
 
  private:
+  bool is_looked_up(const kernel::IndexTerm& term) const;
+
   int own_axes_ = 0;
-  std::vector<int64_t> extents_;
+  std::vector<kernel::SymbolRange> ranges_;
   std::vector<Lookup> lookups_;
 };
 

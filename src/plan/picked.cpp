@@ -6,9 +6,6 @@
 
 namespace kw::plan {
 
-using flat::Expr;
-using flat::ExprKind;
-
 namespace {
 
 // Shorter rows are folded in fewer instructions than a scattered load takes.
@@ -18,7 +15,7 @@ constexpr int64_t kShortestAxis = 32;
 class AtPlace {
  public:
   AtPlace(KernelBuilder& build, int axis, ExprId place)
-      : build_(build), axis_(axis), place_(place), varies_(flat::axes_of_exprs(build.kernel())) {}
+      : build_(build), axis_(axis), place_(place), varies_(kernel::dependences(build.kernel())) {}
 
   // kNoExpr: not expressible.
   ExprId at(ExprId id) {
@@ -31,57 +28,56 @@ class AtPlace {
   }
 
  private:
-  bool mentions(const Index& index) const {
-    const auto along = [&](const IndexTerm& term) { return term.axis == axis_; };
-    return std::any_of(index.terms.begin(), index.terms.end(), along);
-  }
-
   // `index` is left without the axis' terms, whose sum this is.
   ExprId moved(Index& index) {
+    std::vector<kernel::Digit> digits = kernel::digits_of(index);
+    std::erase_if(digits, [&](const kernel::Digit& digit) { return digit.axis != axis_; });
     int64_t reach = 0;
-    for (const IndexTerm& term : index.terms)
-      if (term.axis == axis_) reach += std::abs(term.coefficient) * build_.kernel().axes[axis_].extent;
+    for (const kernel::Digit& digit : digits) reach += std::abs(digit.coefficient) * extent_of(build_.kernel(), axis_);
     const DType dtype = reach <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
-    ExprId sum = flat::kNoExpr;
-    for (const IndexTerm& term : index.terms) {
-      if (term.axis != axis_) continue;
+    ExprId sum = kNoExpr;
+    for (const kernel::Digit& term : digits) {
       ExprId part = build_.cast(place_, dtype);
       if (term.divisor != 1) part = build_.binary(ScalarOp::kFloorDiv, part, build_.integer(term.divisor, dtype));
       if (term.modulus != 0) part = build_.binary(ScalarOp::kRemainder, part, build_.integer(term.modulus, dtype));
       part = build_.mul(part, build_.integer(term.coefficient, dtype));
-      sum = sum == flat::kNoExpr ? part : build_.add(sum, part);
+      sum = sum == kNoExpr ? part : build_.add(sum, part);
     }
-    std::erase_if(index.terms, [&](const IndexTerm& term) { return term.axis == axis_; });
+    std::erase_if(index.terms, [&](const kernel::IndexTerm& term) { return kernel::digit_of(term)->axis == axis_; });
     return sum;
   }
 
   ExprId computed(Expr expr) {
     if (expr.kind == ExprKind::kIndex) {
-      const ExprId along = moved(expr.access.index);
-      const ExprId rest = build_.index(expr.access.index, expr.dtype);
+      const ExprId along = moved(expr.index);
+      const ExprId rest = build_.index(expr.index, expr.dtype);
       const ExprId part = build_.cast(along, expr.dtype);
       return build_.is_constant(rest, 0.0) ? part : build_.add(part, rest);
     }
-    if (flat::is_load(expr)) return loaded(std::move(expr));
-    if (expr.kind != ExprKind::kOp) return flat::kNoExpr;
+    if (is_load(expr)) return loaded(std::move(expr));
+    if (expr.kind != ExprKind::kOp) return kNoExpr;
     for (ExprId& operand : expr.operands)
-      if ((operand = at(operand)) == flat::kNoExpr) return flat::kNoExpr;
+      if ((operand = at(operand)) == kNoExpr) return kNoExpr;
     expr.name.clear();
     return build_.insert(std::move(expr));
   }
 
   ExprId loaded(Expr expr) {
-    const auto& guards = expr.access.guards;
-    const auto looks = [&](const flat::Guard& guard) { return mentions(guard.index); };
-    if (std::any_of(guards.begin(), guards.end(), looks)) return flat::kNoExpr;
-    for (ExprId& operand : expr.operands)
-      if ((operand = at(operand)) == flat::kNoExpr) return flat::kNoExpr;
-    if (mentions(expr.access.index)) {
-      const ExprId by = moved(expr.access.index);
-      if (expr.kind == ExprKind::kLoad) expr.operands = {by};
-      else if (build_.dtype(by) == build_.dtype(expr.operands[0])) expr.operands[0] = build_.add(expr.operands[0], by);
-      else expr.operands[0] = build_.add(build_.cast(expr.operands[0], DType::i64), build_.cast(by, DType::i64));
-      expr.kind = ExprKind::kGather;
+    const MaskParts parts = parts_of_mask(build_.kernel(), expr.access.mask);
+    if (parts.guards != kNoExpr && varies_[parts.guards][axis_]) return kNoExpr;
+    ExprId& lookup = expr.access.coordinates[0].value;
+    if (lookup != kNoExpr && (lookup = at(lookup)) == kNoExpr) return kNoExpr;
+    if (parts.condition != kNoExpr) {
+      const ExprId condition = at(parts.condition);
+      if (condition == kNoExpr) return kNoExpr;
+      expr.access.mask = build_.both(parts.guards, condition);
+    }
+    Index& index = index_of(expr.access);
+    if (kernel::uses(index, axis_)) {
+      const ExprId by = moved(index);
+      if (lookup == kNoExpr) lookup = by;
+      else if (build_.dtype(by) == build_.dtype(lookup)) lookup = build_.add(lookup, by);
+      else lookup = build_.add(build_.cast(lookup, DType::i64), build_.cast(by, DType::i64));
     }
     expr.name.clear();
     return build_.insert(std::move(expr));
@@ -95,26 +91,19 @@ class AtPlace {
 };
 
 // The one reduce axis; -1 where there are several.
-int reduce_axis_of(const flat::Kernel& kernel) {
-  int found = -1;
-  for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
-    if (kernel.axes[axis].kind != flat::AxisKind::kReduce) continue;
-    if (found >= 0) return -1;
-    found = axis;
-  }
-  return found;
+int reduce_axis_of(const GroupKernel& kernel) {
+  return kernel.parallel + 1 == axis_count(kernel) ? kernel.parallel : -1;
 }
 
 bool is_position(const Expr& expr, int axis) {
-  const Index& index = expr.access.index;
-  return expr.kind == ExprKind::kIndex && index.constant == 0 && index.terms == std::vector<IndexTerm>{{axis, 1, 1, 0}};
+  return expr.kind == ExprKind::kIndex && kernel::as_symbol(expr.index) == axis;
 }
 
 }  // namespace
 
 std::optional<ExprId> picked_sum(KernelBuilder& build, ExprId operand) {
   const int axis = reduce_axis_of(build.kernel());
-  if (axis < 0 || build.kernel().axes[axis].extent < kShortestAxis) return std::nullopt;
+  if (axis < 0 || extent_of(build.kernel(), axis) < kShortestAxis) return std::nullopt;
   const Expr choice = build.expr(operand);
   if (choice.kind != ExprKind::kOp || choice.op != ScalarOp::kSelect) return std::nullopt;
   const Expr condition = build.expr(choice.operands[0]), otherwise = build.expr(choice.operands[2]);
@@ -124,17 +113,17 @@ std::optional<ExprId> picked_sum(KernelBuilder& build, ExprId operand) {
   if (is_position(build.expr(number), axis)) std::swap(number, position);
   if (!is_position(build.expr(position), axis)) return std::nullopt;
   if (!is_integral(build.dtype(number)) || build.dtype(number) == DType::b1) return std::nullopt;
-  if (flat::axes_of_exprs(build.kernel())[number][axis]) return std::nullopt;
+  if (kernel::dependences(build.kernel())[number][axis]) return std::nullopt;
 
   if (size_of(build.dtype(number)) < 4) number = build.cast(number, DType::i32);  // too narrow for the extent
   const DType dtype = build.dtype(number);
-  const ExprId none = build.integer(0, dtype), end = build.integer(build.kernel().axes[axis].extent, dtype);
+  const ExprId none = build.integer(0, dtype), end = build.integer(extent_of(build.kernel(), axis), dtype);
   const ExprId begins = build.compare(ScalarOp::kGreaterEqual, number, none);
   const ExprId ends = build.compare(ScalarOp::kLess, number, end);
   const ExprId inside = build.op(ScalarOp::kLogicalAnd, DType::b1, {begins, ends});
   build.name(inside, "inside");
   const ExprId value = AtPlace(build, axis, build.select(inside, number, none)).at(choice.operands[1]);
-  if (value == flat::kNoExpr) return std::nullopt;
+  if (value == kNoExpr) return std::nullopt;
   return build.select(inside, value, build.constant(0.0, build.dtype(value)));
 }
 

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "lower/pipeline.hpp"
-#include "plan/lift.hpp"
+#include "plan/embedding.hpp"
 #include "plan/product_lowering.hpp"
 #include "tile/verifier.hpp"
 
@@ -135,26 +135,25 @@ KernelSchedule split_schedule(const std::vector<OperandDimension>& dimensions) {
 
 // [buffer] Is every element that the group's kernel reads or writes of it where the product's own would be?
 std::vector<bool> walked_like_the_product(const LoweredGroup& after) {
-  const flat::Kernel& kernel = after.kernel;
+  const GroupKernel& kernel = after.kernel;
   const int product = product_buffer(after);
-  const auto load = std::find_if(kernel.exprs.begin(), kernel.exprs.end(), [&](const flat::Expr& expr) {
-    return flat::is_load(expr) && expr.access.buffer == product;
-  });
+  const auto load = std::find_if(kernel.exprs.begin(), kernel.exprs.end(),
+                                 [&](const Expr& expr) { return is_load(expr) && expr.access.buffer == product; });
   std::vector<bool> plain(kernel.buffers.size());
   for (size_t buffer = 0; buffer < plain.size(); ++buffer)
-    plain[buffer] = kernel.buffers[buffer].elements == kw::product(after.product->result_shape());
-  const auto see = [&](const flat::Access& access) {
-    if (!(access.index == load->access.index)) plain[access.buffer] = false;
+    plain[buffer] = elements_of(kernel.buffers[buffer]) == kw::product(after.product->result_shape());
+  const auto see = [&](const Access& access) {
+    if (!(index_of(access) == index_of(load->access))) plain[access.buffer] = false;
   };
-  for (const flat::Expr& expr : kernel.exprs)
-    if (flat::is_load(expr)) see(expr.access);
-  for (const flat::Store& store : kernel.stores) see(store.access);
+  for (const Expr& expr : kernel.exprs)
+    if (is_load(expr)) see(expr.access);
+  for (const Store& store : kernel.stores) see(store.access);
   return plain;
 }
 
 // What follows a product, over the product's axes in a kernel.
-Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places, ExprId value,
-                kernel::Symbol window = -1) {
+Embedding embedding_after(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places,
+                          ExprId value, kernel::Symbol window = -1) {
   const Product& product = *after.product;
   Shape shape = product.result_shape(), strides = product.result_strides();
   if (window >= 0) {
@@ -170,7 +169,7 @@ Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector
   for (size_t axis = 0; axis < distances.size(); ++axis) {
     // Of the element's position in memory, what the axis counts: the dimensions within it, not those that are closer
     // or farther. A place beyond its dimension's end moves no other axis.
-    const int64_t distance = distances[axis], extent = after.kernel.axes[axis].extent;
+    const int64_t distance = distances[axis], extent = extent_of(after.kernel.symbols[axis]);
     kernel::Index position = 0;
     for (size_t dim = 0; dim < places.size(); ++dim)
       if (strides[dim] * shape[dim] > distance && strides[dim] < distance * extent)
@@ -184,17 +183,16 @@ Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector
     if (const auto known = buffers.find(buffer); known != buffers.end()) {
       access.buffer = known->second;
     } else {
-      const flat::Buffer& one = after.kernel.buffers[buffer];
-      const bool read = one.role == flat::BufferRole::kInput;
+      const kernel::Buffer& one = after.kernel.buffers[buffer];
       access.buffer = buffers[buffer] = draft.buffer(
-          one.name, one.dtype, plain[buffer] ? shape : Shape{one.elements}, plain[buffer] ? strides : Shape{},
-          read ? kernel::BufferRole::kInput : kernel::BufferRole::kOutput, after.buffers[buffer]);
+          one.name, one.dtype, plain[buffer] ? shape : Shape{elements_of(one)}, plain[buffer] ? strides : Shape{},
+          one.role, after.buffers[buffer]);
     }
     if (!plain[buffer]) {
       // What is stored depends on all axes but a folded one, be their extent 1: so has the place.
       kernel::Index where = index;
       for (size_t dim = 0; dim < shape.size(); ++dim)
-        if (after.kernel.buffers[buffer].role == flat::BufferRole::kOutput && shape[dim] == 1)
+        if (after.kernel.buffers[buffer].role == kernel::BufferRole::kOutput && shape[dim] == 1)
           where = where + places[dim];
       // Neighbours of a window's place are to be known as such.
       access.coordinates.push_back(
@@ -207,7 +205,7 @@ Lift lift_after(KernelDraft& draft, const LoweredGroup& after, const std::vector
   std::vector<kernel::Symbol> folds;
   if (window >= 0) folds = {window};
   else if (folded) folds = {kernel::as_symbol(places[*folded]).value()};
-  return Lift(draft.build, after.kernel, axes, {{product_buffer(after), value}}, place, std::move(folds));
+  return Embedding(draft.build, after.kernel, axes, {{product_buffer(after), value}}, place, std::move(folds));
 }
 
 }  // namespace
@@ -385,7 +383,7 @@ bool ProductKernels::is_aligned(int value, int64_t offset, DType dtype) const {
   if (value < 0) return aligned;
   const auto also = [&](const LoweredGroup& group) {
     for (size_t buffer = 0; buffer < group.buffers.size(); ++buffer)
-      if (group.buffers[buffer] == value) aligned = aligned && group.kernel.buffers[buffer].aligned;
+      if (group.buffers[buffer] == value) aligned = aligned && group.kernel.buffers[buffer].alignment % 16 == 0;
   };
   also(group_);
   if (group_.attention) also(*group_.attention->scores);
@@ -529,26 +527,26 @@ ExprId ProductKernels::result_of(KernelDraft& draft, const Product& product, con
 std::vector<ExprId> ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after,
                                                   const std::vector<kernel::Index>& places, ExprId value, ExprId mask,
                                                   const std::vector<kernel::Index>& stored, kernel::Symbol window) {
-  Lift lift = lift_after(draft, after, places, value, window);
+  Embedding embedding = embedding_after(draft, after, places, value, window);
   const std::vector<bool> plain = walked_like_the_product(after);
   std::vector<ExprId> folded;
-  for (const flat::Store& store : after.kernel.stores) {
+  for (const Store& store : after.kernel.stores) {
     if (after.buffers[store.access.buffer] < 0) {
-      folded.push_back(lift.expr(store.value));
+      folded.push_back(embedding.expr(store.value));
       continue;
     }
-    kernel::Access access = lift.access(store.access);
+    kernel::Access access = embedding.access(store.access);
     if (plain[store.access.buffer])
       for (size_t place = 0; place < stored.size(); ++place) access.coordinates[place].index = stored[place];
     access.mask = mask;
-    draft.build.store(std::move(access), lift.expr(store.value));
+    draft.build.store(std::move(access), embedding.expr(store.value));
   }
   return folded;
 }
 
 ExprId ProductKernels::value_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,
                                    ExprId value) {
-  return lift_after(draft, after, symbols.result_places(), value).expr(after.kernel.stores.at(0).value);
+  return embedding_after(draft, after, symbols.result_places(), value).expr(after.kernel.stores.at(0).value);
 }
 
 }  // namespace kw::plan

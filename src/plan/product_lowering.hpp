@@ -1,5 +1,5 @@
-// A group of a matrix product and what follows it, element by element or folded over one dimension: the flat kernel of
-// what follows, and where in it the product's elements stand.
+// A group of a matrix product and what follows it, element by element or folded over one dimension: the kernel of what
+// follows, and where in it the product's elements stand.
 #pragma once
 
 #include <optional>
@@ -10,9 +10,9 @@
 
 namespace kw::plan {
 
-// nullopt where what follows is not pointwise over the product's own elements, or cannot be lifted (lift.hpp). The
-// result may also be folded over the product's columns (a convolution's over its filters), where one block can have all
-// of them. Of a convolution's filters it may want means and variances (LoweredGroup::statistics).
+// nullopt where what follows is not pointwise over the product's own elements, or cannot be embedded (embedding.hpp).
+// The result may also be folded over the product's columns (a convolution's over its filters), where one block can have
+// all of them. Of a convolution's filters it may want means and variances (LoweredGroup::statistics).
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId product,
                                                const std::vector<ValueId>& outputs);
 
@@ -31,7 +31,7 @@ std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const 
                                        const std::vector<ValueId>& outputs, const Shape& lengths);
 
 // Does the kernel fold anything?
-bool folds(const flat::Kernel& kernel);
+bool folds(const GroupKernel& kernel);
 
 // The dimension of the product (batch axes, row, column) that the group's kernel folds; nullopt where it folds nothing.
 std::optional<size_t> folded_dimension(const LoweredGroup& group);
@@ -42,7 +42,7 @@ std::optional<size_t> folded_dimension(const LoweredGroup& group);
 std::optional<std::vector<int64_t>> folded_windows(const LoweredGroup& group, const Shape& lengths);
 
 // Does the access meet every one of `elements` once, in the order of memory along some order of the kernel's axes?
-bool covers(const flat::Kernel& kernel, const flat::Access& access, int64_t elements);
+bool covers(const GroupKernel& kernel, const Access& access, int64_t elements);
 
 // The buffer through which the group's kernel reads its product.
 int product_buffer(const LoweredGroup& group);

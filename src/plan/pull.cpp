@@ -18,7 +18,7 @@ struct Request {
   const Coords& coords;
   Lookups& lookups;
 
-  Extents extents() const { return lookups.extents(); }
+  SymbolRanges ranges() const { return lookups.ranges(); }
 
   const Shape& shape_of(ValueId value) const { return graph.type(value).shape; }
   const Shape& result_shape() const { return shape_of(node.results[result]); }
@@ -38,7 +38,7 @@ Pulls one(const Request& request, std::optional<Coords> coords) {
 
 Pulls pull_reshape(const Request& request) {
   return one(request,
-             reshape(request.coords, request.result_shape(), request.shape_of(request.self()), request.extents()));
+             reshape(request.coords, request.result_shape(), request.shape_of(request.self()), request.ranges()));
 }
 
 Pulls pull_broadcast(const Request& request) {
@@ -83,7 +83,7 @@ Pulls pull_slice(const Request& request) {
   if (start < 0) start += size;
   start = std::clamp<int64_t>(start, 0, size);
   Coords coords = request.coords;
-  coords[dim] = scale(coords[dim], request.node.integer("step", 1), request.extents());
+  coords[dim] = coords[dim] * request.node.integer("step", 1);
   coords[dim].constant += start;
   return one(request, std::move(coords));
 }
@@ -93,7 +93,7 @@ Pulls pull_select(const Request& request) {
   int64_t index = request.node.integer("index", 0);
   if (index < 0) index += request.shape_of(request.self())[dim];
   Coords coords = request.coords;
-  coords.insert(coords.begin() + dim, constant_index(index));
+  coords.insert(coords.begin() + dim, Index(index));
   return one(request, std::move(coords));
 }
 
@@ -110,7 +110,7 @@ Pulls pull_split(const Request& request) {
 
 Pulls pull_unbind(const Request& request) {
   Coords coords = request.coords;
-  coords.insert(coords.begin() + request.dim("dim", 0, request.rank()), constant_index(request.result));
+  coords.insert(coords.begin() + request.dim("dim", 0, request.rank()), Index(request.result));
   return one(request, std::move(coords));
 }
 
@@ -124,13 +124,13 @@ Pulls pull_cat(const Request& request) {
   for (ValueId operand : list->ids) {
     const int64_t size = stack ? 1 : request.shape_of(operand)[dim];
     Pull pull{operand, request.coords, {}};
-    const Range range = range_of(request.coords[dim], request.extents());
+    const Interval range = range_of(request.coords[dim], request.ranges());
     if (range.low < offset || range.high >= offset + size)
       pull.guards.push_back({request.coords[dim], offset, offset + size});
     if (stack) pull.coords.erase(pull.coords.begin() + dim);
     else if (size == 1)
-      pull.coords[dim] = constant_index(0);  // all that the guard leaves; as a difference it would stand in the way of
-                                             // views
+      pull.coords[dim] = Index(0);  // all that the guard leaves; as a difference it would stand in the way of
+                                    // views
     else pull.coords[dim].constant -= offset;
     offset += size;
     pulls.push_back(std::move(pull));
@@ -156,8 +156,7 @@ Pulls pull_diag_embed(const Request& request) {
   const auto rank = static_cast<int64_t>(request.coords.size());
   const int64_t rows = request.dim("dim1", -2, rank), columns = request.dim("dim2", -1, rank),
                 offset = request.node.integer("offset", 0);
-  const Index beyond = add(request.coords[columns], scale(request.coords[rows], -1, request.extents()),
-                           request.extents());
+  const Index beyond = add(request.coords[columns], request.coords[rows] * -1, request.ranges());
   Pull pull{request.self(), {}, {{beyond, offset, offset + 1}}};
   for (int64_t dim = 0; dim < rank; ++dim)
     if (dim != rows && dim != columns) pull.coords.push_back(request.coords[dim]);
@@ -170,7 +169,7 @@ Pulls pull_flip(const Request& request) {
   if (coords.empty()) return one(request, std::move(coords));  // PyTorch lets a number have a dimension 0 to flip
   for (int64_t dim : request.node.integers("dims")) {
     dim = wrap_dim(dim, request.rank());
-    coords[dim] = scale(coords[dim], -1, request.extents());
+    coords[dim] = coords[dim] * -1;
     coords[dim].constant += request.shape_of(request.self())[dim] - 1;
   }
   return one(request, std::move(coords));
@@ -181,7 +180,7 @@ Pulls pull_repeat(const Request& request) {
   const size_t added = request.coords.size() - shape.size();
   Coords coords(shape.size());
   for (size_t dim = 0; dim < shape.size(); ++dim) {
-    auto wrapped = modulo(request.coords[dim + added], shape[dim], request.extents());
+    auto wrapped = modulo(request.coords[dim + added], shape[dim], request.ranges());
     if (!wrapped) return std::nullopt;
     coords[dim] = std::move(*wrapped);
   }
@@ -200,14 +199,13 @@ Pulls pull_unfold(const Request& request) {
   for (size_t dim = 0; dim < 2; ++dim)
     counts.push_back((input[last - 1 + dim] + 2 * padding[dim] - dilation[dim] * (kernel[dim] - 1) - 1) / stride[dim] +
                      1);
-  const auto offsets = delinearise(request.coords[leading], {input[leading], kernel[0], kernel[1]}, request.extents());
-  const auto windows = delinearise(request.coords[leading + 1], counts, request.extents());
+  const auto offsets = delinearise(request.coords[leading], {input[leading], kernel[0], kernel[1]}, request.ranges());
+  const auto windows = delinearise(request.coords[leading + 1], counts, request.ranges());
   if (!offsets || !windows) return std::nullopt;
   Pull pull{request.self(), Coords(request.coords.begin(), request.coords.begin() + static_cast<int64_t>(leading)), {}};
   pull.coords.push_back((*offsets)[0]);
   for (size_t dim = 0; dim < 2; ++dim) {
-    Index position = add(scale((*windows)[dim], stride[dim], request.extents()),
-                         scale((*offsets)[dim + 1], dilation[dim], request.extents()), request.extents());
+    Index position = add((*windows)[dim] * stride[dim], (*offsets)[dim + 1] * dilation[dim], request.ranges());
     position.constant -= padding[dim];
     if (padding[dim] > 0) pull.guards.push_back({position, 0, input[last - 1 + dim]});
     pull.coords.push_back(std::move(position));
@@ -379,8 +377,8 @@ Pulls pull_roll(const Request& request) {
   };
   if (dims.empty()) {  // as one row
     if (shifts.size() != 1) return std::nullopt;
-    const Index place = rolled(linearise(request.coords, shape, request.extents()), shifts[0], product(shape));
-    return one(request, delinearise(place, shape, request.extents()));
+    const Index place = rolled(linearise(request.coords, shape, request.ranges()), shifts[0], product(shape));
+    return one(request, delinearise(place, shape, request.ranges()));
   }
   if (shifts.size() != dims.size()) return std::nullopt;
   Coords coords = request.coords;
@@ -402,7 +400,7 @@ Pulls pull_resized(const Request& request) {
     const Index& position = request.coords[axis + 2];
     std::vector<Index> taps;
     const bool nearest = resized.kind == LookupKind::kNearest || resized.kind == LookupKind::kNearestExact;
-    if (auto affine = nearest ? affine_nearest(resized, position, request.extents()) : std::nullopt)
+    if (auto affine = nearest ? affine_nearest(resized, position, request.ranges()) : std::nullopt)
       taps = {std::move(*affine)};
     else
       for (Lookup& tap : taps_of(resized, position)) taps.push_back(request.lookups.add(std::move(tap)));
@@ -531,7 +529,7 @@ std::optional<std::vector<Pull>> pull(const Graph& graph, NodeId id, int result,
   return pulls;
 }
 
-std::optional<Coords> push_view(const Graph& graph, NodeId id, const Coords& coords, Extents extents) {
+std::optional<Coords> push_view(const Graph& graph, NodeId id, const Coords& coords, SymbolRanges ranges) {
   const Node& node = graph.nodes[id];
   const ValueId source = node.value("self");
   if (node.results.size() != 1 || source == kNoValue) return std::nullopt;
@@ -540,7 +538,7 @@ std::optional<Coords> push_view(const Graph& graph, NodeId id, const Coords& coo
   if (handler == kHandlers.end() || is_lookup_handler(handler->second) || from.elements() != to.elements())
     return std::nullopt;
   Lookups none;
-  none.start({extents.begin(), extents.end()});
+  none.start(ranges);
   if (handler->second == pull_permute) {
     const auto order = permutation_of({graph, node, 0, coords, none});
     if (!order) return std::nullopt;
@@ -553,7 +551,7 @@ std::optional<Coords> push_view(const Graph& graph, NodeId id, const Coords& coo
     return std::move(pulls->front().coords);
   }
   // Every other view that keeps all elements keeps their row-major order too.
-  return reshape(coords, from.shape, to.shape, extents);
+  return reshape(coords, from.shape, to.shape, ranges);
 }
 
 }  // namespace kw::plan

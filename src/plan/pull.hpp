@@ -16,7 +16,7 @@ namespace kw::plan {
 struct Pull {
   ValueId value = kNoValue;
   Coords coords;
-  std::vector<flat::Guard> guards;
+  std::vector<Guard> guards;
 };
 
 // Operands of a view or pointwise node in argument order (for_each_operand), for the element `coords` of result
@@ -30,7 +30,7 @@ bool looks_up(const Node& node);
 
 // Coordinates in the view's result of the operand's element at `coords`, for views that keep every element; else
 // nullopt.
-std::optional<Coords> push_view(const Graph& graph, NodeId node, const Coords& coords, Extents extents);
+std::optional<Coords> push_view(const Graph& graph, NodeId node, const Coords& coords, SymbolRanges ranges);
 
 // Coordinates in a tensor of shape `to` that broadcasts to `from`.
 Coords broadcast(const Coords& coords, const Shape& from, const Shape& to);

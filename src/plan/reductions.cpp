@@ -188,10 +188,10 @@ std::vector<ExprId> Reduction::statistics_norm() const {
     auto blend = [&](std::string_view running, ExprId fresh) {
       return k_.add(k_.mul(tensor(running), number(1.0 - momentum)), k_.mul(fresh, number(momentum)));
     };
-    results.push_back(has_tensor("running_mean") ? blend("running_mean", m.mean) : flat::kNoExpr);
-    results.push_back(has_tensor("running_var") ? blend("running_var", variance(m, 1.0)) : flat::kNoExpr);
+    results.push_back(has_tensor("running_mean") ? blend("running_mean", m.mean) : kNoExpr);
+    results.push_back(has_tensor("running_var") ? blend("running_var", variance(m, 1.0)) : kNoExpr);
   }
-  results.resize(node_.results.size(), flat::kNoExpr);
+  results.resize(node_.results.size(), kNoExpr);
   return results;
 }
 
@@ -203,7 +203,7 @@ std::vector<ExprId> Reduction::rms_norm() const {
   k_.name(mean_square, "mean_square");
   const ExprId inverse = inverse_deviation(mean_square, epsilon);
   std::vector<ExprId> results = {scale_and_shift(k_.mul(x(), inverse)), inverse};
-  results.resize(node_.results.size(), flat::kNoExpr);
+  results.resize(node_.results.size(), kNoExpr);
   return results;
 }
 

@@ -95,15 +95,15 @@ std::vector<Lookup> taps_of(const ResizeAxis& axis, const Index& position) {
   return taps;
 }
 
-std::optional<Index> affine_nearest(const ResizeAxis& axis, const Index& position, Extents extents) {
+std::optional<Index> affine_nearest(const ResizeAxis& axis, const Index& position, SymbolRanges ranges) {
   const int64_t divisor = axis.to % axis.from == 0 ? axis.to / axis.from : 1;
   const int64_t factor = divisor == 1 && axis.from % axis.to == 0 ? axis.from / axis.to : 1;
   const int64_t first = nearest(axis, 0);
   for (int64_t at = 0; at < axis.to; ++at)
     if (nearest(axis, at) != at / divisor * factor + first) return std::nullopt;
-  auto index = floor_divide(position, divisor, extents);
+  auto index = floor_divide(position, divisor, ranges);
   if (!index) return std::nullopt;
-  index = scale(*index, factor, extents);
+  index = *index * factor;
   index->constant += first;
   return index;
 }

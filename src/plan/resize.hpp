@@ -28,6 +28,6 @@ std::optional<std::vector<ResizeAxis>> resize_axes(const Graph& graph, const Nod
 std::vector<Lookup> taps_of(const ResizeAxis& axis, const Index& position);
 
 // Where nearest's element is an affine function of the position after all, as it is for whole factors.
-std::optional<Index> affine_nearest(const ResizeAxis& axis, const Index& position, Extents extents);
+std::optional<Index> affine_nearest(const ResizeAxis& axis, const Index& position, SymbolRanges ranges);
 
 }  // namespace kw::plan

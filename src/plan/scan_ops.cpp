@@ -65,7 +65,7 @@ ExprId lower_scan(const ScanContext& context) {
   const DType dtype = scan_dtype(value_dtype);
   // dtype= casts before the scan: a float that becomes an integer loses its fraction first.
   ExprId operand = k.cast(extreme ? context.operand : k.cast(context.operand, compute_dtype(value_dtype)), dtype);
-  if (context.inside != flat::kNoExpr) operand = k.select(context.inside, operand, identity(k, op, dtype));
+  if (context.inside != kNoExpr) operand = k.select(context.inside, operand, identity(k, op, dtype));
   std::vector<ExprId> operands = {operand};
   if (context.with_positions) {
     const bool wide = product(context.graph.type(node.results[0]).shape) > std::numeric_limits<int32_t>::max();

@@ -12,11 +12,11 @@ struct ScanContext {
   KernelBuilder& build;
   const Graph& graph;
   NodeId id;
-  int result = 0;                  // which of the node's results
-  ExprId operand = flat::kNoExpr;  // at the point of the scan axis, in its compute dtype
-  ExprId inside = flat::kNoExpr;   // b1: the operand has an element there; kNoExpr: everywhere
-  Index position;                  // along the scanned dimension
-  bool with_positions = false;     // somebody reads where the extremes stand
+  int result = 0;               // which of the node's results
+  ExprId operand = kNoExpr;     // at the point of the scan axis, in its compute dtype
+  ExprId inside = kNoExpr;      // b1: the operand has an element there; kNoExpr: everywhere
+  Index position;               // along the scanned dimension
+  bool with_positions = false;  // somebody reads where the extremes stand
 };
 
 // What the scan's operand may be where it has no element, if any number of its dtype does.

@@ -9,8 +9,6 @@ namespace kw::plan {
 
 namespace {
 
-using flat::ReduceOp;
-
 const ValueList* indices_of(const Node& node) {
   const Argument* indices = node.find("indices");
   return indices ? std::get_if<ValueList>(indices) : nullptr;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "plan/flat_kernel.hpp"
+#include "plan/group_kernel.hpp"
 #include "ir/graph.hpp"
 #include "plan/lookup.hpp"
 #include "plan/pull.hpp"
@@ -19,8 +19,8 @@ struct ScatterSpec {
   ValueId into = kNoValue;
   ValueId source = kNoValue;  // kNoValue: `number` is written
   double number = 0.0;
-  double alpha = 1.0;                  // what the source is multiplied by
-  std::optional<flat::ReduceOp> fold;  // none: the point's value takes the element's place
+  double alpha = 1.0;            // what the source is multiplied by
+  std::optional<ReduceOp> fold;  // none: the point's value takes the element's place
 };
 
 // nullopt: not such an op, or not in a form that kernels have.

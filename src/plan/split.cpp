@@ -9,15 +9,6 @@
 
 namespace kw::plan {
 
-using flat::Access;
-using flat::Axis;
-using flat::AxisKind;
-using flat::Buffer;
-using flat::BufferRole;
-using flat::Expr;
-using flat::ExprKind;
-using flat::Kernel;
-
 namespace {
 
 bool is_position(ReduceOp op) { return op == ReduceOp::kArgMax || op == ReduceOp::kArgMin; }
@@ -29,16 +20,16 @@ ReduceOp combining(ReduceOp op) {
 }
 
 // Of each reduction the expression that stands for all its components.
-std::vector<ExprId> first_reductions(const Kernel& kernel) {
+std::vector<ExprId> first_reductions(const GroupKernel& kernel) {
   std::vector<ExprId> first;
   for (ExprId id = 0; id < static_cast<ExprId>(kernel.exprs.size()); ++id)
-    if (kernel.exprs[id].kind == ExprKind::kReduce && flat::siblings_of(kernel, id).front() == id) first.push_back(id);
+    if (kernel.exprs[id].kind == ExprKind::kReduce && siblings_of(kernel, id).front() == id) first.push_back(id);
   return first;
 }
 
 // One reduction (with all its components) and the scratch tensors that hold its parts' results.
 struct Partial {
-  ExprId first = flat::kNoExpr;
+  ExprId first = kNoExpr;
   std::vector<int> scratch;  // per component, of the parts
   std::vector<int> whole;    // per component, of the rows; made with through_statistics
 };
@@ -61,13 +52,12 @@ class Splitter {
 
   std::optional<SplitKernels> run() {
     if (!make_partial()) return std::nullopt;
-    const Kernel& kernel = group_.kernel;
-    std::vector<flat::Store> full, kept;
+    const GroupKernel& kernel = group_.kernel;
+    std::vector<Store> full, kept;
     for (const auto& store : kernel.stores) {
-      bool reduce = false;
-      for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis)
-        reduce |= uses_axis(store.access, axis);
-      (reduce ? full : kept).push_back(store);
+      const std::vector<bool> uses = axes_of_access(kernel, store.access);
+      const bool over_parts = std::any_of(uses.begin() + kernel.parallel, uses.end(), [](bool one) { return one; });
+      (over_parts ? full : kept).push_back(store);
     }
     through_statistics_ = through_statistics_ && !full.empty();  // per-row results alone need no kernel in between
     if (!full.empty() && !through_statistics_) make_finish(full, true);
@@ -89,19 +79,19 @@ class Splitter {
 
  private:
   // [parallel points][parts], so that a row's parts are contiguous.
-  Index row_index(const std::vector<int64_t>& extents, int parallel) const {
+  Index row_index(SymbolRanges ranges, int parallel) const {
     Coords coords;
     Shape shape;
     for (int axis = 0; axis < parallel; ++axis) {
-      coords.push_back(axis_index(axis, extents));
-      shape.push_back(group_.kernel.axes[axis].extent);
+      coords.push_back(axis_index(axis, ranges));
+      shape.push_back(extent_of(group_.kernel, axis));
     }
-    return linearise(coords, shape, extents);
+    return linearise(coords, shape, ranges);
   }
 
-  Index scratch_index(const std::vector<int64_t>& extents, int parallel, int part_axis) const {
-    const Index row = scale(row_index(extents, parallel), choice_.parts, extents);
-    return add(row, axis_index(part_axis, extents), extents);
+  Index scratch_index(SymbolRanges ranges, int parallel, int part_axis) const {
+    const Index row = row_index(ranges, parallel) * choice_.parts;
+    return add(row, axis_index(part_axis, ranges), ranges);
   }
 
   int add_scratch(const std::string& name, DType dtype, int64_t parts) {
@@ -114,11 +104,11 @@ class Splitter {
     return static_cast<int>(result_.scratch.size()) - 1;
   }
 
-  int scratch_buffer(LoweredGroup& group, int scratch, BufferRole role) {
+  int scratch_buffer(LoweredGroup& group, int scratch, kernel::BufferRole role) {
     for (size_t i = 0; i < group.buffers.size(); ++i)
       if (group.buffers[i] == -1 - scratch) return static_cast<int>(i);
     const Scratch& tensor = result_.scratch[scratch];
-    group.kernel.buffers.push_back({tensor.name, tensor.type.dtype, tensor.type.elements(), role, true});
+    group.kernel.buffers.push_back(row_of_elements(tensor.name, tensor.type.dtype, tensor.type.elements(), role));
     group.buffers.push_back(-1 - scratch);
     return static_cast<int>(group.buffers.size()) - 1;
   }
@@ -126,15 +116,14 @@ class Splitter {
   bool make_partial() {
     LoweredGroup& partial = result_.partial;
     partial = group_;
-    Kernel& kernel = partial.kernel;
+    GroupKernel& kernel = partial.kernel;
     kernel.name = stem() + "_partial_kernel";
     kernel.doc = "Partial results over " + std::to_string(choice_.parts) + " parts of each row: " + kernel.doc;
     kernel.stores.clear();
-    const int parallel = parallel_axes(kernel);
+    const int parallel = kernel.parallel;
     if (!split_off_parallel(kernel, choice_.axis, choice_.parts, choice_.length)) return false;
     part_length_ = reduce_points(kernel);
-    const auto extents = extents_of(kernel);
-    const Index place = scratch_index(extents, parallel, parallel);
+    const Index place = scratch_index(kernel::ranges_of(kernel), parallel, parallel);
     for (ExprId id : first_reductions(group_.kernel)) {
       const Expr& expr = group_.kernel.exprs[id];
       Partial one{id, {}, {}};
@@ -145,20 +134,21 @@ class Splitter {
       partials_.push_back(one);
     }
     drop_unused_buffers(partial);
-    for (const Partial& one : partials_)
-      for (size_t component = 0; component < one.scratch.size(); ++component) {
-        const int buffer = scratch_buffer(partial, one.scratch[component], BufferRole::kScratch);
-        partial.kernel.stores.push_back(
-            {Access{buffer, place, {}, 0.0}, component_of(partial.kernel, one.first, static_cast<int>(component))});
+    const std::vector<ExprId> folds = first_reductions(kernel);  // where those of the group are now
+    for (size_t fold = 0; fold < folds.size(); ++fold)
+      for (size_t component = 0; component < partials_[fold].scratch.size(); ++component) {
+        const int buffer = scratch_buffer(partial, partials_[fold].scratch[component], kernel::BufferRole::kOutput);
+        const ExprId folded = component_of(kernel, folds[fold], static_cast<int>(component));
+        kernel.stores.push_back({element_at(buffer, place), folded});
       }
-    drop_unused(partial.kernel);
+    kernel::drop_unused(partial.kernel);
     drop_unused_buffers(partial);
     return true;
   }
 
   // The Reduce expression of that component, made where the group did not ask for it.
-  static ExprId component_of(Kernel& kernel, ExprId first, int component) {
-    for (ExprId id : flat::siblings_of(kernel, first))
+  static ExprId component_of(GroupKernel& kernel, ExprId first, int component) {
+    for (ExprId id : siblings_of(kernel, first))
       if (kernel.exprs[id].component == component) return id;
     Expr copy = kernel.exprs[first];
     copy.component = component;
@@ -173,9 +163,9 @@ class Splitter {
     return name;
   }
 
-  void make_finish(const std::vector<flat::Store>& stores, bool full) {
+  void make_finish(const std::vector<Store>& stores, bool full) {
     LoweredGroup finish = group_;
-    Kernel& kernel = finish.kernel;
+    GroupKernel& kernel = finish.kernel;
     kernel.stores = stores;
     kernel.name = stem() +
                   (full || (result_.finish.empty() && !through_statistics_) ? "_finish_kernel" : "_statistics_kernel");
@@ -183,70 +173,60 @@ class Splitter {
                                                : "Statistics of each row from its parts: ") +
                  kernel.doc;
     if (!full && through_statistics_) publish_statistics(finish);
-    const int parallel = parallel_axes(kernel);
-    std::vector<Axis> axes(kernel.axes.begin(), kernel.axes.begin() + parallel);
+    const int parallel = kernel.parallel;
+    // Nothing that is kept depends on the row's axes, or all of them are shared out.
+    std::vector<kernel::SymbolInfo> axes = kernel.symbols;
+    if (!full) axes.resize(static_cast<size_t>(parallel));
     std::vector<Index> replacement;
-    for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
-      if (axis < parallel || full) {
-        replacement.push_back({0, {{axis, 1, 1, 0}}});
-        if (axis >= parallel) {
-          axes.push_back(kernel.axes[axis]);
-          axes.back().kind = AxisKind::kParallel;
-        }
-      } else {
-        replacement.push_back({});  // nothing that is kept depends on it
-      }
-    }
-    Axis part;
-    part.kind = AxisKind::kReduce;
-    part.extent = choice_.parts;
-    axes.push_back(part);
-    const int part_axis = static_cast<int>(axes.size()) - 1;
-    KW_ASSERT(replace_axes(kernel, axes, replacement), "axes that only change their kind stay expressible");
-    rewrite_reductions(finish, scratch_index(extents_of(kernel), parallel, part_axis));
-    drop_unused(kernel);
+    for (int axis = 0; axis < axis_count(kernel); ++axis)
+      replacement.push_back(axis < parallel || full ? kernel::symbol_index(axis) : Index(0));
+    const auto part_axis = static_cast<int>(axes.size());
+    axes.push_back(axis_of("", choice_.parts));
+    KW_ASSERT(replace_axes(kernel, axes, part_axis, replacement), "axes that stay or go are expressible");
+    rewrite_reductions(finish, scratch_index(kernel::ranges_of(kernel), parallel, part_axis));
+    kernel::drop_unused(kernel);
     drop_unused_buffers(finish);
     result_.finish.push_back(std::move(finish));
   }
 
   // Stores for every component, over the group's own axes.
   void publish_statistics(LoweredGroup& finish) {
-    const int parallel = parallel_axes(group_.kernel);
-    const Index row = row_index(extents_of(group_.kernel), parallel);
+    const int parallel = group_.kernel.parallel;
+    const Index row = row_index(kernel::ranges_of(group_.kernel), parallel);
     for (Partial& one : partials_) {
       const Expr expr = group_.kernel.exprs[one.first];
       for (int component = 0; component < components_of(expr.reduce); ++component) {
         one.whole.push_back(add_scratch(
             "row_" + scratch_name(expr, component, static_cast<size_t>(&one - partials_.data())), expr.dtype, 1));
-        const int buffer = scratch_buffer(finish, one.whole.back(), BufferRole::kScratch);
-        finish.kernel.stores.push_back(
-            {Access{buffer, row, {}, 0.0}, component_of(finish.kernel, one.first, component)});
+        const int buffer = scratch_buffer(finish, one.whole.back(), kernel::BufferRole::kOutput);
+        finish.kernel.stores.push_back({element_at(buffer, row), component_of(finish.kernel, one.first, component)});
       }
     }
   }
 
   // Every axis is parallel now and every Reduce a load of its row's result.
-  void make_pointwise_finish(const std::vector<flat::Store>& stores) {
+  void make_pointwise_finish(const std::vector<Store>& stores) {
     LoweredGroup finish = group_;
-    Kernel& kernel = finish.kernel;
+    GroupKernel& kernel = finish.kernel;
     kernel.stores = stores;
     kernel.name = stem() + "_finish_kernel";
     kernel.doc = "Results from each row's statistics: " + kernel.doc;
-    const Index row = row_index(extents_of(kernel), parallel_axes(kernel));
+    const Index row = row_index(kernel::ranges_of(kernel), kernel.parallel);
     for (ExprId id = 0; id < static_cast<ExprId>(kernel.exprs.size()); ++id) {
       if (group_.kernel.exprs[id].kind != ExprKind::kReduce) continue;
       Expr& expr = kernel.exprs[id];
-      const ExprId first = flat::siblings_of(group_.kernel, id).front();
+      const ExprId first = siblings_of(group_.kernel, id).front();
       const auto one = std::find_if(partials_.begin(), partials_.end(),
                                     [&](const Partial& partial) { return partial.first == first; });
       const int component = expr.component;
       expr.kind = ExprKind::kLoad;
       expr.operands.clear();
+      expr.axes.clear();
       expr.component = 0;
-      expr.access = {scratch_buffer(finish, one->whole[component], BufferRole::kScratch), row, {}, 0.0};
+      expr.access = element_at(scratch_buffer(finish, one->whole[component], kernel::BufferRole::kInput), row);
     }
-    for (Axis& axis : kernel.axes) axis.kind = AxisKind::kParallel;
-    drop_unused(kernel);
+    kernel.parallel = axis_count(kernel);
+    kernel::drop_unused(kernel);
     drop_unused_buffers(finish);
     result_.finish.push_back(std::move(finish));
   }
@@ -256,7 +236,7 @@ class Splitter {
   void rewrite_reductions(LoweredGroup& finish, const Index& place) {
     const std::vector<Expr> old = finish.kernel.exprs;
     std::vector<Expr> fresh;
-    std::vector<ExprId> moved(old.size(), flat::kNoExpr);
+    std::vector<ExprId> moved(old.size(), kNoExpr);
     auto push = [&](Expr expr) {
       fresh.push_back(std::move(expr));
       return static_cast<ExprId>(fresh.size()) - 1;
@@ -264,10 +244,10 @@ class Splitter {
     std::map<ExprId, std::vector<ExprId>> operands_of;
     for (ExprId id = 0; id < static_cast<ExprId>(old.size()); ++id) {
       Expr expr = old[id];
-      for (ExprId& operand : expr.operands) operand = moved[operand];
+      kernel::renumber(expr, moved);
       if (expr.kind == ExprKind::kReduce) {
-        const ExprId first = flat::siblings_of(finish.kernel, id).front();  // its kernel has components that the
-                                                                            // group did not ask for
+        const ExprId first = siblings_of(finish.kernel, id).front();  // its kernel has components that the
+                                                                      // group did not ask for
         auto& operands = operands_of[first];
         if (operands.empty()) {
           const auto one = std::find_if(partials_.begin(), partials_.end(),
@@ -276,13 +256,13 @@ class Splitter {
             Expr load;
             load.kind = ExprKind::kLoad;
             load.dtype = expr.dtype;
-            load.access = {scratch_buffer(finish, scratch, BufferRole::kScratch), place, {}, 0.0};
+            load.access = element_at(scratch_buffer(finish, scratch, kernel::BufferRole::kInput), place);
             operands.push_back(push(load));
           };
           for (int scratch : one->scratch) load(scratch);
           if (expr.reduce == ReduceOp::kMoments && parts_ && parts_->elements >= 0) load(parts_->elements);
           else if (expr.reduce == ReduceOp::kMoments)
-            operands.push_back(count_of_part(push, static_cast<int>(finish.kernel.axes.size()) - 1, expr.dtype));
+            operands.push_back(count_of_part(push, finish.kernel, expr.dtype));
         }
         expr.operands = operands;
         expr.reduce = combining(expr.reduce);
@@ -293,9 +273,10 @@ class Splitter {
     finish.kernel.exprs = std::move(fresh);
   }
 
-  // How many elements a part has: a constant, or the smaller of that and what its period's earlier parts leave.
+  // How many elements a part, the last axis, has: a constant, or the smaller of that and what its period's earlier
+  // parts leave.
   template <typename Push>
-  ExprId count_of_part(Push&& push, int part_axis, DType dtype) const {
+  ExprId count_of_part(Push&& push, const GroupKernel& kernel, DType dtype) const {
     Expr count;
     count.dtype = dtype;
     count.number = static_cast<double>(part_length_);
@@ -303,8 +284,9 @@ class Splitter {
     Expr left, length, smaller, cast;
     left.kind = ExprKind::kIndex;
     left.dtype = length.dtype = smaller.dtype = DType::i32;
-    left.access.index = {(parts_->period - 1) * parts_->length + parts_->last,
-                         {{part_axis, -parts_->length, 1, parts_->period == parts_->count ? 0 : parts_->period}}};
+    const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(kernel);
+    const Index earlier = kernel::modulo(kernel::symbol_index(axis_count(kernel) - 1), parts_->period, ranges);
+    left.index = Index((parts_->period - 1) * parts_->length + parts_->last) - earlier * parts_->length;
     length.integer = parts_->length;
     smaller.kind = cast.kind = ExprKind::kOp;
     smaller.op = ScalarOp::kMinimum;
@@ -316,23 +298,24 @@ class Splitter {
   }
 
   static void drop_unused_buffers(LoweredGroup& group) {
-    Kernel& kernel = group.kernel;
+    GroupKernel& kernel = group.kernel;
     std::vector<bool> used(kernel.buffers.size(), false);
     for (const Expr& expr : kernel.exprs)
-      if (flat::is_load(expr)) used[expr.access.buffer] = true;
+      if (is_load(expr)) used[expr.access.buffer] = true;
     for (const auto& store : kernel.stores) used[store.access.buffer] = true;
     std::vector<int> moved(kernel.buffers.size(), -1);
-    std::vector<Buffer> buffers;
+    std::vector<kernel::Buffer> buffers;
     std::vector<ValueId> values;
     for (int pass = 0; pass < 2; ++pass)  // inputs first, outputs last
       for (size_t id = 0; id < kernel.buffers.size(); ++id) {
-        if (!used[id] || (kernel.buffers[id].role == BufferRole::kOutput) != (pass == 1)) continue;
+        const bool is_result = kernel.buffers[id].role == kernel::BufferRole::kOutput && group.buffers[id] >= 0;
+        if (!used[id] || is_result != (pass == 1)) continue;
         moved[id] = static_cast<int>(buffers.size());
         buffers.push_back(kernel.buffers[id]);
         values.push_back(group.buffers[id]);
       }
     for (Expr& expr : kernel.exprs)
-      if (flat::is_load(expr)) expr.access.buffer = moved[expr.access.buffer];
+      if (is_load(expr)) expr.access.buffer = moved[expr.access.buffer];
     for (auto& store : kernel.stores) store.access.buffer = moved[store.access.buffer];
     kernel.buffers = std::move(buffers);
     group.buffers = std::move(values);
@@ -349,11 +332,11 @@ class Splitter {
 
 }  // namespace
 
-bool reductions_are_independent(const Kernel& kernel) {
+bool reductions_are_independent(const GroupKernel& kernel) {
   std::vector<bool> after(kernel.exprs.size(), false);
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const Expr& expr = kernel.exprs[id];
-    for (ExprId operand : expr.operands) after[id] = after[id] || after[operand];
+    for (ExprId part : made_of(kernel, expr)) after[id] = after[id] || after[part];
     if (expr.kind != ExprKind::kReduce) continue;
     if (after[id]) return false;
     after[id] = true;
@@ -368,33 +351,33 @@ namespace {
 constexpr double kTooFar = 0.6;
 
 // Parts of a round length, the last of them shorter.
-SplitChoice choose_uneven(const Kernel& kernel, int64_t wanted_parts) {
+SplitChoice choose_uneven(const GroupKernel& kernel, int64_t wanted_parts) {
   const bool simple = std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
     return expr.kind != ExprKind::kReduce || expr.reduce <= ReduceOp::kAll;
   });
-  const auto longest = std::max_element(kernel.axes.begin() + parallel_axes(kernel), kernel.axes.end(),
-                                        [](const Axis& a, const Axis& b) { return a.extent < b.extent; });
-  if (!simple || longest == kernel.axes.end()) return {};
-  const int64_t least = ceil_divide(longest->extent, wanted_parts);
+  const auto longest = std::max_element(kernel.symbols.begin() + kernel.parallel, kernel.symbols.end(),
+                                        [](const auto& a, const auto& b) { return extent_of(a) < extent_of(b); });
+  if (!simple || longest == kernel.symbols.end()) return {};
+  const int64_t least = ceil_divide(extent_of(*longest), wanted_parts);
   // Whole blocks, and no part that starts in the middle of a line.
   const int64_t unit = least >= 65536 ? 8192 : least >= 8192 ? 1024 : 64;
   const int64_t length = ceil_divide(least, unit) * unit;
-  if (length >= longest->extent) return {};
-  return {static_cast<int>(longest - kernel.axes.begin()), ceil_divide(longest->extent, length), length};
+  if (length >= extent_of(*longest)) return {};
+  return {static_cast<int>(longest - kernel.symbols.begin()), ceil_divide(extent_of(*longest), length), length};
 }
 
 }  // namespace
 
-SplitChoice choose_split(const Kernel& kernel, int64_t wanted_parts) {
+SplitChoice choose_split(const GroupKernel& kernel, int64_t wanted_parts) {
   const bool positions = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
     return expr.kind == ExprKind::kReduce && is_position(expr.reduce);
   });
   if (wanted_parts < 2 || positions || !reductions_are_independent(kernel)) return {};
   SplitChoice best;
   double best_distance = 1e9;
-  for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis) {
-    const int64_t extent = kernel.axes[axis].extent;
-    const bool last = axis + 1 == static_cast<int>(kernel.axes.size());
+  for (int axis = kernel.parallel; axis < axis_count(kernel); ++axis) {
+    const int64_t extent = extent_of(kernel, axis);
+    const bool last = axis + 1 == axis_count(kernel);
     for (int64_t parts = 2; parts <= std::min<int64_t>(extent, wanted_parts * 8); ++parts) {
       if (extent % parts != 0 || (last && extent / parts < 64)) continue;
       // Cutting an outer axis keeps the inner one's blocks whole.
@@ -416,7 +399,7 @@ std::optional<SplitKernels> split_reduction(const LoweredGroup& group, SplitChoi
 }
 
 LoweredGroup combine_parts(const LoweredGroup& group, const MadeParts& parts, const std::vector<Scratch>& scratch) {
-  return Splitter(group, {.axis = parallel_axes(group.kernel), .parts = parts.count, .length = parts.length}, false)
+  return Splitter(group, {.axis = group.kernel.parallel, .parts = parts.count, .length = parts.length}, false)
       .combine(parts, scratch);
 }
 

@@ -8,7 +8,7 @@
 namespace kw::plan {
 
 // No reduction needs another's result.
-bool reductions_are_independent(const flat::Kernel& kernel);
+bool reductions_are_independent(const GroupKernel& kernel);
 
 // Can every reduction of the group be taken apart (no positions, none that needs another's result), and into how many
 // parts per row, given the wanted number of parts? 1: leave it whole. The axes must be ordered and coalesced.
@@ -17,7 +17,7 @@ struct SplitChoice {
   int64_t parts = 1;
   int64_t length = 1;  // of each part, but the last may be shorter
 };
-SplitChoice choose_split(const flat::Kernel& kernel, int64_t wanted_parts);
+SplitChoice choose_split(const GroupKernel& kernel, int64_t wanted_parts);
 
 // The group's kernels with raw axes: the partial kernel first, then those that finish. Reduce axes of the later kernels
 // run over the parts. Full-size results either combine their row's parts themselves, or, with `through_statistics`,

@@ -21,12 +21,12 @@ Steps steps_of(const WindowDim& dim) {
 // index / divisor or index % divisor of what is never negative, looked up where the algebra does not have it.
 Index divided(const Index& index, int64_t divisor, LookupKind kind, Lookups& lookups) {
   const bool quotient = kind == LookupKind::kQuotient;
-  if (const auto known = quotient ? floor_divide(index, divisor, lookups.extents())
-                                  : modulo(index, divisor, lookups.extents()))
+  if (const auto known = quotient ? floor_divide(index, divisor, lookups.ranges())
+                                  : modulo(index, divisor, lookups.ranges()))
     return *known;
   Lookup lookup;
   lookup.kind = kind;
-  lookup.extent = quotient ? range_of(index, lookups.extents()).high / divisor + 1 : divisor;
+  lookup.extent = quotient ? range_of(index, lookups.ranges()).high / divisor + 1 : divisor;
   lookup.position = index;
   lookup.shift = divisor;
   return lookups.add(std::move(lookup));
@@ -78,7 +78,7 @@ std::optional<Window> unfolded_of(const Graph& graph, const Node& node) {
 WindowElement unfolded_at(const Window& window, const Coords& point, Lookups& lookups) {
   const size_t leading = point.size() - 4;
   WindowElement element;
-  Index row = scale(point[leading - 1], window.dims[0].size * window.dims[1].size, lookups.extents()), column;
+  Index row = point[leading - 1] * (window.dims[0].size * window.dims[1].size), column;
   for (size_t dim = 0; dim < 2; ++dim) {
     const WindowDim& one = window.dims[dim];
     const Steps steps = steps_of(one);
@@ -89,28 +89,27 @@ WindowElement unfolded_at(const Window& window, const Coords& point, Lookups& lo
       place = divided(place, steps.common, LookupKind::kQuotient, lookups);
     }
     // The first offset that reaches the place, and its window: place = stride · first_window + dilation · first
-    const Index first = divided(scale(place, inverse(steps.dilation % steps.stride, steps.stride), lookups.extents()),
-                                steps.stride, LookupKind::kRemainder, lookups);
+    const Index first = divided(place * inverse(steps.dilation % steps.stride, steps.stride), steps.stride,
+                                LookupKind::kRemainder, lookups);
     // Raised by as much as the first offset may take, so that nothing negative is divided.
-    const int64_t raised = is_constant(first) || steps.dilation == 1 ? 0 : steps.dilation;
+    const int64_t raised = kernel::as_constant(first) || steps.dilation == 1 ? 0 : steps.dilation;
     Index beside = place;
-    if (raised != 0 || is_constant(first))
-      beside = add(place, scale(first, -steps.dilation, lookups.extents()), lookups.extents());
+    if (raised != 0 || kernel::as_constant(first)) beside = add(place, first * -steps.dilation, lookups.ranges());
     beside.constant += raised * steps.stride;
     Index first_window = divided(beside, steps.stride, LookupKind::kQuotient, lookups);
     first_window.constant -= raised;
-    const Extents extents = lookups.extents();
+    const SymbolRanges ranges = lookups.ranges();
     const Index& number = point[leading + 2 + dim];
-    const Index offset = add(first, scale(number, steps.stride, extents), extents),
-                of = add(first_window, scale(number, -steps.dilation, extents), extents);
+    const Index offset = add(first, number * steps.stride, ranges),
+                of = add(first_window, number * -steps.dilation, ranges);
     const auto need = [&](const Index& index, int64_t end) {
-      const Range range = range_of(index, extents);
+      const Interval range = range_of(index, ranges);
       if (range.low < 0 || range.high >= end) element.guards.push_back({index, 0, end});
     };
     need(offset, one.size);
     need(of, one.input);
-    row = add(row, scale(offset, dim == 0 ? window.dims[1].size : 1, extents), extents);
-    column = add(column, scale(of, dim == 0 ? window.dims[1].input : 1, extents), extents);
+    row = add(row, offset * (dim == 0 ? window.dims[1].size : 1), ranges);
+    column = add(column, of * (dim == 0 ? window.dims[1].input : 1), ranges);
   }
   element.coords.assign(point.begin(), point.begin() + static_cast<int64_t>(leading) - 1);
   element.coords.push_back(std::move(row));

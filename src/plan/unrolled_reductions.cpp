@@ -13,30 +13,23 @@ namespace kw::plan {
 
 namespace {
 
-using flat::Access;
-using flat::Expr;
-using flat::ExprKind;
-using flat::Guard;
-using flat::Kernel;
-using flat::Store;
-
 // Per axis of the old kernel: which of the neighbouring points, or which offset.
 using Place = std::vector<int64_t>;
 
 class ReductionUnroller {
  public:
-  ReductionUnroller(const Kernel& old, const std::vector<int64_t>& repeats)
-      : old_(old), repeats_(repeats), varies_(flat::axes_of_exprs(old)), new_(frame(old, repeats)), build_(new_) {
-    extents_ = extents_of(new_);
+  ReductionUnroller(const GroupKernel& old, const std::vector<int64_t>& repeats)
+      : old_(old), repeats_(repeats), varies_(kernel::dependences(old)), new_(frame(old, repeats)), build_(new_) {
+    ranges_ = kernel::ranges_of(new_);
   }
 
-  std::optional<Kernel> run() {
+  std::optional<GroupKernel> run() {
     for (const Expr& expr : old_.exprs) {
       const bool folds = expr.kind == ExprKind::kReduce;
-      if (expr.kind == ExprKind::kGather || expr.kind == ExprKind::kScan || (folds && !kernel::step_of(expr.reduce)))
+      if (looks_up(expr) || expr.kind == ExprKind::kScan || (folds && !kernel::step_of(expr.reduce)))
         return std::nullopt;
     }
-    Place place(old_.axes.size(), 0);
+    Place place(old_.symbols.size(), 0);
     for (;;) {
       for (const Store& store : old_.stores) write(store, place);
       if (!expressible_) return std::nullopt;
@@ -48,52 +41,55 @@ class ReductionUnroller {
   }
 
  private:
-  static Kernel frame(const Kernel& old, const std::vector<int64_t>& repeats) {
-    Kernel kernel = old;
+  static GroupKernel frame(const GroupKernel& old, const std::vector<int64_t>& repeats) {
+    GroupKernel kernel = old;
     kernel.exprs.clear();
     kernel.stores.clear();
-    kernel.axes.resize(static_cast<size_t>(parallel_axes(old)));
-    for (size_t axis = 0; axis < kernel.axes.size(); ++axis)
-      kernel.axes[axis].extent = (old.axes[axis].extent + repeats[axis] - 1) / repeats[axis];
+    kernel.symbols.resize(static_cast<size_t>(old.parallel));
+    for (int axis = 0; axis < old.parallel; ++axis)
+      kernel.symbols[axis] = axis_of(old.symbols[axis].name,
+                                     (extent_of(old, axis) + repeats[axis] - 1) / repeats[axis]);
     return kernel;
   }
 
-  size_t parallel() const { return new_.axes.size(); }
-  bool overhangs(size_t axis) const { return axis < parallel() && old_.axes[axis].extent % repeats_[axis] != 0; }
+  size_t parallel() const { return new_.symbols.size(); }
+  bool overhangs(size_t axis) const { return axis < parallel() && extent_of(old_.symbols[axis]) % repeats_[axis] != 0; }
 
   Index at(const Index& index, const Place& place) {
     std::vector<Index> replacement;
-    for (size_t axis = 0; axis < old_.axes.size(); ++axis) {
-      Index one{place[axis], {}};
-      if (axis < parallel() && extents_[axis] > 1) one.terms.push_back({static_cast<int>(axis), repeats_[axis], 1, 0});
+    for (size_t axis = 0; axis < old_.symbols.size(); ++axis) {
+      Index one(place[axis]);
+      if (axis < parallel()) one = one + axis_index(static_cast<int>(axis), ranges_) * repeats_[axis];
       replacement.push_back(std::move(one));
     }
-    std::optional<Index> result = substitute(index, replacement, extents_);
+    std::optional<Index> result = kernel::replace_digits(index, replacement, ranges_);
     expressible_ = expressible_ && result;
     return result.value_or(Index{});
   }
 
   // Those that the axes do not imply.
-  std::vector<Guard> at(const std::vector<Guard>& guards, const Place& place) {
+  std::vector<Guard> guards_at(ExprId mask, const Place& place) {
     std::vector<Guard> result;
-    for (const Guard& guard : guards) {
+    for (const Guard& guard : guards_of(old_, mask)) {
       Guard one{at(guard.index, place), guard.lower, guard.upper};
-      const Range range = range_of(one.index, extents_);
+      const Interval range = range_of(one.index, ranges_);
       if (range.low < one.lower || range.high >= one.upper) result.push_back(std::move(one));
     }
     return result;
   }
 
   void write(const Store& store, const Place& place) {
-    const std::vector<bool> axes = flat::axes_of_access(old_, store.access);
+    const std::vector<bool> axes = axes_of_access(old_, store.access);
     for (size_t axis = 0; axis < parallel(); ++axis)
       if (!axes[axis] && place[axis] > 0) return;
-    Store made{store.access, value(store.value, place)};
-    made.access.index = at(store.access.index, place);
-    made.access.guards = at(store.access.guards, place);
+    Store made = store;
+    made.value = value(store.value, place);
+    index_of(made.access) = at(index_of(store.access), place);
+    std::vector<Guard> guards = guards_at(store.access.mask, place);
     for (size_t axis = 0; axis < parallel(); ++axis)
       if (overhangs(axis) && axes[axis])
-        made.access.guards.push_back({at({0, {{static_cast<int>(axis), 1, 1, 0}}}, place), 0, old_.axes[axis].extent});
+        guards.push_back({at(kernel::symbol_index(static_cast<int>(axis)), place), 0, extent_of(old_.symbols[axis])});
+    made.access.mask = build_.mask_of(guards);
     new_.stores.push_back(std::move(made));
   }
 
@@ -111,8 +107,8 @@ class ReductionUnroller {
   ExprId make(ExprId id, const Place& place) {
     const Expr& expr = old_.exprs[id];
     if (expr.kind == ExprKind::kReduce) return folded(expr, place, parallel());
-    if (expr.kind == ExprKind::kIndex) return build_.index(at(expr.access.index, place), expr.dtype);
-    if (expr.kind == ExprKind::kLoad) return load(expr, place);
+    if (expr.kind == ExprKind::kIndex) return build_.index(at(expr.index, place), expr.dtype);
+    if (is_load(expr)) return load(expr, place);
     Expr copy = expr;
     copy.name.clear();
     for (ExprId& operand : copy.operands) operand = value(operand, place);
@@ -122,27 +118,26 @@ class ReductionUnroller {
   // Past the last result an element may lie outside of the buffer, where the guards do not say so already.
   ExprId load(const Expr& expr, const Place& place) {
     Access access = expr.access;
-    access.index = at(expr.access.index, place);
-    access.guards = at(expr.access.guards, place);
+    index_of(access) = at(index_of(expr.access), place);
+    std::vector<Guard> guards = guards_at(expr.access.mask, place);
+    Access guarded;
+    guarded.mask = expr.access.mask;
     bool may_leave = false;
-    for (size_t axis = 0; axis < parallel(); ++axis) {
-      if (!overhangs(axis) || !uses_axis(expr.access, static_cast<int>(axis))) continue;
-      Access guarded;
-      guarded.guards = expr.access.guards;
-      may_leave = may_leave || !uses_axis(guarded, static_cast<int>(axis));
-    }
-    const int64_t elements = new_.buffers[access.buffer].elements;
-    if (may_leave && range_of(access.index, extents_).high >= elements)
-      access.guards.push_back({access.index, 0, elements});
-    return build_.load(std::move(access), expr.dtype);
+    for (int axis = 0; axis < old_.parallel; ++axis)
+      may_leave = may_leave || (overhangs(static_cast<size_t>(axis)) && uses_axis(old_, expr.access, axis) &&
+                                !uses_axis(old_, guarded, axis));
+    const int64_t elements = elements_of(new_.buffers[access.buffer]);
+    if (may_leave && range_of(index_of(access), ranges_).high >= elements)
+      guards.push_back({index_of(access), 0, elements});
+    return build_.load(std::move(access), guards, expr.dtype);
   }
 
   ExprId folded(const Expr& expr, Place place, size_t axis) {
-    if (axis == old_.axes.size()) return counted(expr, place);
-    ExprId result = flat::kNoExpr;
-    for (place[axis] = 0; place[axis] < old_.axes[axis].extent; ++place[axis]) {
+    if (axis == old_.symbols.size()) return counted(expr, place);
+    ExprId result = kNoExpr;
+    for (place[axis] = 0; place[axis] < extent_of(old_.symbols[axis]); ++place[axis]) {
       const ExprId one = folded(expr, place, axis + 1);
-      result = result == flat::kNoExpr ? one : build_.op(*kernel::step_of(expr.reduce), expr.dtype, {result, one});
+      result = result == kNoExpr ? one : build_.op(*kernel::step_of(expr.reduce), expr.dtype, {result, one});
     }
     return result;
   }
@@ -150,7 +145,7 @@ class ReductionUnroller {
   // The operand, where the reduction's guards hold: what changes nothing elsewhere.
   ExprId counted(const Expr& expr, const Place& place) {
     const ExprId operand = value(expr.operands[0], place);
-    const std::vector<Guard> guards = at(expr.access.guards, place);
+    const std::vector<Guard> guards = guards_at(expr.access.mask, place);
     if (guards.empty() || yields_outside(operand, guards, identity_of(expr.reduce))) return operand;
     return build_.select(build_.all_of(guards), operand, identity(expr.reduce, build_.dtype(operand)));
   }
@@ -179,26 +174,27 @@ class ReductionUnroller {
     const Expr& expr = build_.expr(id);
     if (expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast)
       return yields_outside(expr.operands[0], guards, identity);
-    if (expr.kind != ExprKind::kLoad || expr.access.otherwise != identity) return false;
+    if (!is_load(expr) || expr.access.otherwise != identity) return false;
+    const std::vector<Guard> of_load = guards_of(new_, expr.access.mask);
     return std::all_of(guards.begin(), guards.end(), [&](const Guard& guard) {
-      return std::find(expr.access.guards.begin(), expr.access.guards.end(), guard) != expr.access.guards.end();
+      return std::find(of_load.begin(), of_load.end(), guard) != of_load.end();
     });
   }
 
-  const Kernel& old_;
+  const GroupKernel& old_;
   const std::vector<int64_t>& repeats_;
   const std::vector<std::vector<bool>> varies_;
-  Kernel new_;
+  GroupKernel new_;
   KernelBuilder build_;
-  std::vector<int64_t> extents_;
+  std::vector<kernel::SymbolRange> ranges_;
   std::map<std::pair<ExprId, Place>, ExprId> known_;
   bool expressible_ = true;
 };
 
 }  // namespace
 
-bool unroll_reductions(Kernel& kernel, const std::vector<int64_t>& repeats) {
-  std::optional<Kernel> unrolled = ReductionUnroller(kernel, repeats).run();
+bool unroll_reductions(GroupKernel& kernel, const std::vector<int64_t>& repeats) {
+  std::optional<GroupKernel> unrolled = ReductionUnroller(kernel, repeats).run();
   if (!unrolled) return false;
   kernel = std::move(*unrolled);
   return true;

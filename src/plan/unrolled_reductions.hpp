@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "plan/flat_kernel.hpp"
+#include "plan/group_kernel.hpp"
 
 namespace kw::plan {
 
@@ -12,6 +12,6 @@ namespace kw::plan {
 // axis (1 for most), and no reduce axes are left. The offsets of the innermost reduce axis are folded first. Work:
 // product(repeats) · points of the reduce axes. False, with the kernel as it was, where that cannot be expressed: a
 // reduction other than a simple fold, a lookup, an index with a division that does not follow the repeats.
-bool unroll_reductions(flat::Kernel& kernel, const std::vector<int64_t>& repeats);
+bool unroll_reductions(GroupKernel& kernel, const std::vector<int64_t>& repeats);
 
 }  // namespace kw::plan

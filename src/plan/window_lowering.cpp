@@ -13,14 +13,14 @@ ExprId count_along(KernelBuilder& build, const WindowDim& dim, bool counts_paddi
     const auto [start, end] = ends_of(dim, output, lookups);
     return build.sub(build.index(end, DType::i32), build.index(start, DType::i32));
   }
-  const Extents extents = lookups.extents();
+  const SymbolRanges ranges = lookups.ranges();
   const int64_t first = counts_padding ? -dim.padding : 0, end = dim.input + (counts_padding ? dim.padding : 0);
-  Index low = scale(output, dim.stride, extents), high = low;
+  Index low = output * dim.stride, high = low;
   low.constant -= dim.padding;
   high.constant += dim.kernel - dim.padding;
-  const bool starts_outside = range_of(low, extents).low<first, ends_outside = range_of(high, extents).high> end;
+  const bool starts_outside = range_of(low, ranges).low<first, ends_outside = range_of(high, ranges).high> end;
   same = dim.kernel;
-  if (!starts_outside && !ends_outside) return flat::kNoExpr;
+  if (!starts_outside && !ends_outside) return kNoExpr;
   ExprId from = build.index(low, DType::i32), to = build.index(high, DType::i32);
   if (starts_outside) from = build.binary(ScalarOp::kMaximum, from, build.integer(first, DType::i32));
   if (ends_outside) to = build.binary(ScalarOp::kMinimum, to, build.integer(end, DType::i32));
@@ -31,15 +31,15 @@ ExprId divisor(const WindowContext& c) {
   if (c.window.divisor != 0) return c.build.constant(static_cast<double>(c.window.divisor), c.dtype);
   const size_t count = c.window.dims.size(), leading = c.point.size() - 2 * count;
   int64_t constant = 1;
-  ExprId varying = flat::kNoExpr;
+  ExprId varying = kNoExpr;
   for (size_t dim = 0; dim < count; ++dim) {
     int64_t same = 1;
     const ExprId one = count_along(c.build, c.window.dims[dim], c.window.counts_padding, c.point[leading + dim],
                                    c.lookups, same);
-    if (one == flat::kNoExpr) constant *= same;
-    else varying = varying == flat::kNoExpr ? one : c.build.mul(varying, one);
+    if (one == kNoExpr) constant *= same;
+    else varying = varying == kNoExpr ? one : c.build.mul(varying, one);
   }
-  if (varying == flat::kNoExpr) return c.build.constant(static_cast<double>(constant), c.dtype);
+  if (varying == kNoExpr) return c.build.constant(static_cast<double>(constant), c.dtype);
   const ExprId elements = c.build.mul(varying, c.build.integer(constant, DType::i32));
   c.build.name(elements, "window_size");
   return c.build.cast(elements, c.dtype);
@@ -52,7 +52,7 @@ double value_outside(const Window& window) {
 }
 
 ExprId pooled_position(KernelBuilder& build, ExprId value, ExprId largest, const Index& position,
-                       const std::vector<flat::Guard>& guards) {
+                       const std::vector<Guard>& guards) {
   if (value == largest) return build.index(position, DType::i64);
   constexpr int64_t kNowhere = std::numeric_limits<int32_t>::max();
   const bool wide = build.highest(position) >= kNowhere;
@@ -85,7 +85,7 @@ std::vector<ExprId> lower_window(const WindowContext& c) {
     Shape sizes;
     for (const WindowDim& dim : c.window.dims) sizes.push_back(dim.input);
     results.push_back(
-        pooled_position(c.build, value, largest, linearise(spatial, sizes, c.lookups.extents()), c.element.guards));
+        pooled_position(c.build, value, largest, linearise(spatial, sizes, c.lookups.ranges()), c.element.guards));
   }
   return results;
 }

@@ -27,6 +27,6 @@ std::vector<ExprId> lower_window(const WindowContext& context);
 // The position of a row's or window's largest element as PyTorch's pooling has it: the first of equals, but the last
 // NaN.
 ExprId pooled_position(KernelBuilder& build, ExprId value, ExprId largest, const Index& position,
-                       const std::vector<flat::Guard>& guards);
+                       const std::vector<Guard>& guards);
 
 }  // namespace kw::plan

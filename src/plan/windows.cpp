@@ -156,7 +156,7 @@ WindowEnds ends_of(const WindowDim& dim, const Index& output, Lookups& lookups) 
 
 Coords sample_at(const Window& window, const WindowDim& dim, const Coords& point) {
   const size_t leading = point.size() - 2 * window.dims.size();
-  return {leading == 2 ? point[0] : Index{}, point[leading - 1], constant_index(dim.sample)};
+  return {leading == 2 ? point[0] : Index{}, point[leading - 1], Index(dim.sample)};
 }
 
 WindowElement element_at(const Window& window, const Coords& point, Lookups& lookups) {
@@ -168,23 +168,22 @@ WindowElement element_at(const Window& window, const Coords& point, Lookups& loo
     const WindowDim& one = window.dims[dim];
     if (one.uneven) {
       const auto [start, end] = ends_of(one, point[leading + dim], lookups);
-      const Extents extents = lookups.extents();
-      Index position = add(start, point[leading + count + dim], extents);
-      element.guards.push_back(
-          {add(position, scale(end, -1, extents), extents), std::numeric_limits<int64_t>::min(), 0});
+      const SymbolRanges ranges = lookups.ranges();
+      Index position = add(start, point[leading + count + dim], ranges);
+      element.guards.push_back({add(position, end * -1, ranges), std::numeric_limits<int64_t>::min(), 0});
       element.coords.push_back(std::move(position));
       continue;
     }
     if (one.sample >= 0) {
       const Index start = fractional_start(window, one, point, point[leading + dim], lookups);
-      element.coords.push_back(add(start, point[leading + count + dim], lookups.extents()));
+      element.coords.push_back(add(start, point[leading + count + dim], lookups.ranges()));
       continue;
     }
-    const Extents extents = lookups.extents();
-    const Index offset = scale(point[leading + count + dim], one.dilation, extents);
-    Index position = add(scale(point[leading + dim], one.stride, extents), offset, extents);
+    const SymbolRanges ranges = lookups.ranges();
+    const Index offset = point[leading + count + dim] * one.dilation;
+    Index position = add(point[leading + dim] * one.stride, offset, ranges);
     position.constant -= one.padding;
-    const Range range = range_of(position, extents);
+    const Interval range = range_of(position, ranges);
     if (range.low < 0 || range.high >= one.input) element.guards.push_back({position, 0, one.input});
     element.coords.push_back(std::move(position));
   }

@@ -50,7 +50,7 @@ WindowEnds ends_of(const WindowDim& dim, const Index& output, Lookups& lookups);
 // exists.
 struct WindowElement {
   Coords coords;
-  std::vector<flat::Guard> guards;
+  std::vector<Guard> guards;
 };
 WindowElement element_at(const Window& window, const Coords& point, Lookups& lookups);
 

@@ -10,17 +10,24 @@
 #include <map>
 #include <optional>
 
+#include "plan/kernel_builder.hpp"
 #include "support/error.hpp"
 
 namespace kw {
 namespace {
 
-using namespace plan::flat;
+using namespace plan;
 
-constexpr std::pair<std::string_view, BufferRole> kBufferRoles[] = {
-    {"input", BufferRole::kInput}, {"output", BufferRole::kOutput}, {"scratch", BufferRole::kScratch}};
-constexpr std::pair<std::string_view, AxisKind> kAxisKinds[] = {
-    {"parallel", AxisKind::kParallel}, {"reduce", AxisKind::kReduce}, {"scan", AxisKind::kScan}};
+using kernel::BufferRole;
+
+constexpr std::pair<std::string_view, BufferRole> kBufferRoles[] = {{"input", BufferRole::kInput},
+                                                                    {"output", BufferRole::kOutput}};
+
+// What a store does at a place that data decide.
+struct Scatter {
+  ExprId place = kNoExpr, value = kNoExpr;
+  std::optional<ReduceOp> fold;  // none: it overwrites
+};
 
 // What a text says about an axis besides.
 struct AxisWords {
@@ -84,46 +91,54 @@ class Parser {
   }
 
   void buffer() {
-    Buffer buffer;
-    buffer.name = name();
+    const std::string name = this->name();
     expect(":");
-    buffer.dtype = dtype();
+    const DType dtype = this->dtype();
     expect("[");
-    buffer.elements = integer();
+    const int64_t elements = integer();
     expect("]");
-    const std::string role = name();
-    if (auto found = find_value(kBufferRoles, role)) buffer.role = *found;
-    else fail(fmt::format("unknown buffer role '{}'", role));
-    buffer.aligned = !accept("unaligned");
+    const std::string word = this->name();
+    const auto role = find_value(kBufferRoles, word);
+    if (!role) fail(fmt::format("unknown buffer role '{}'", word));
+    kernel::Buffer buffer = row_of_elements(name, dtype, elements, *role);
+    if (accept("unaligned")) buffer.alignment = size_of(dtype);
     if (!buffers_.emplace(buffer.name, kernel_.buffers.size()).second) fail("two buffers named " + buffer.name);
     kernel_.buffers.push_back(std::move(buffer));
   }
 
   void axis() {
-    Axis axis;
-    axis.name = name();
+    const std::string name = this->name();
     expect("=");
-    axis.extent = integer();
-    const std::string kind = name();
-    if (auto found = find_value(kAxisKinds, kind)) axis.kind = *found;
-    else fail(fmt::format("unknown kind of axis '{}'", kind));
+    const kernel::SymbolInfo axis = axis_of(name, integer());
+    const std::string kind = this->name();
+    if (kind != "parallel" && kind != "reduce" && kind != "scan") fail(fmt::format("unknown kind of axis '{}'", kind));
+    if (kind == "parallel" && kernel_.parallel < axis_count(kernel_)) fail("parallel axes come first");
+    kernel_.parallel += kind == "parallel";
     expect("block");
     AxisWords words;
     words.block = integer();
     words.looped = accept("looped");
-    axis.reversed = accept("reversed");
+    is_reversed_ = accept("reversed");
     words.vector = accept("vector");
     words.unrolled = accept("unrolled");
     words_.push_back(words);
-    if (!axes_.emplace(axis.name, kernel_.axes.size()).second) fail("two axes named " + axis.name);
-    kernel_.axes.push_back(std::move(axis));
+    if (!axes_.emplace(name, kernel_.symbols.size()).second) fail("two axes named " + name);
+    kernel_.symbols.push_back(axis);
   }
 
   void store() {
-    Store store;
-    store.value = reference();
+    const std::string label = this->label();
     expect("to");
+    Store store;
     store.access = access();
+    if (const auto scatter = scatters_.find(label); scatter != scatters_.end()) {
+      store.access.coordinates[0].value = scatter->second.place;
+      store.value = scatter->second.value;
+      store.combines = scatter->second.fold.has_value();
+      store.reduce = scatter->second.fold.value_or(ReduceOp::kSum);
+    } else {
+      store.value = find(labels_, label, "expression");
+    }
     kernel_.stores.push_back(std::move(store));
   }
 
@@ -138,23 +153,28 @@ class Parser {
       literal = word();
     } else if (what == "index") {
       expr.kind = ExprKind::kIndex;
-      expr.access.index = index();
+      expr.index = index();
     } else if (what == "load") {
       expr.kind = ExprKind::kLoad;
       expr.access = access();
     } else if (what == "gather") {
-      expr.kind = ExprKind::kGather;
+      expr.kind = ExprKind::kLoad;
       expr.access = access();
       expect("at");
-      expr.operands.push_back(reference());
-      if (accept("where")) expr.operands.push_back(reference());
+      expr.access.coordinates[0].value = reference();
+      if (accept("where")) expr.access.mask = masks_.both(expr.access.mask, reference());
     } else if (what == "scatter") {
-      expr.kind = ExprKind::kScatter;
       const std::string op = name();
-      expr.overwrites = op == "put";
-      if (const auto found = kernel::find_reduce_op(op)) expr.reduce = *found;
-      else if (!expr.overwrites) fail(fmt::format("unknown way to scatter '{}'", op));
-      expr.operands = operands();
+      Scatter scatter;
+      scatter.fold = kernel::find_reduce_op(op);
+      if (!scatter.fold && op != "put") fail(fmt::format("unknown way to scatter '{}'", op));
+      const std::vector<ExprId> of = operands();
+      scatter.place = of.at(0);
+      scatter.value = of.at(1);
+      scatters_[label] = scatter;
+      expect(":");
+      dtype();
+      return;
     } else if (what == "reduce" || what == "scan") {
       expr.kind = what == "scan" ? ExprKind::kScan : ExprKind::kReduce;
       const std::string op = name();
@@ -163,7 +183,9 @@ class Parser {
       if (accept(".")) expr.component = static_cast<int>(integer());
       expr.operands = operands();
       if (is_sort(expr) && accept("first")) expr.integer = integer();
-      guards(expr.access);
+      if (expr.kind == ExprKind::kScan) expr.reversed = is_reversed_;
+      for (int axis = kernel_.parallel; axis < axis_count(kernel_); ++axis) expr.axes.push_back(axis);
+      expr.access.mask = masks_.mask_of(guards());
     } else {
       expr.kind = ExprKind::kOp;
       if (auto found = kernel::find_scalar_op(what)) expr.op = *found;
@@ -204,18 +226,18 @@ class Parser {
 
   // --- Indices ---
   Access access() {
-    Access access;
-    access.buffer = find(buffers_, name(), "buffer");
+    const int buffer = find(buffers_, name(), "buffer");
     expect("[");
-    access.index = index();
+    Access access = element_at(buffer, index());
     expect("]");
-    guards(access);
+    access.mask = masks_.mask_of(guards());
     if (accept("else")) access.otherwise = to_number(word());
     return access;
   }
 
-  void guards(Access& access) {
-    if (!accept("if")) return;
+  std::vector<Guard> guards() {
+    std::vector<Guard> guards;
+    if (!accept("if")) return guards;
     do {
       Guard guard;
       guard.lower = integer();
@@ -223,8 +245,9 @@ class Parser {
       guard.index = index();
       expect("<");
       guard.upper = integer();
-      access.guards.push_back(std::move(guard));
+      guards.push_back(std::move(guard));
     } while (accept("and"));
+    return guards;
   }
 
   Index index() {
@@ -246,17 +269,15 @@ class Parser {
         return;
       }
     }
-    IndexTerm term;
-    term.coefficient = coefficient;
-    if (accept("(")) {
-      term.axis = find(axes_, name(), "axis");
-      if (accept("//")) term.divisor = integer();
-      if (accept("%")) term.modulus = integer();
+    const bool has_parts = accept("(");
+    Index part = kernel::symbol_index(find(axes_, name(), "axis"));
+    if (has_parts) {
+      const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(kernel_);
+      if (accept("//")) part = kernel::floor_divide(part, integer(), ranges);
+      if (accept("%")) part = kernel::modulo(part, integer(), ranges);
       expect(")");
-    } else {
-      term.axis = find(axes_, name(), "axis");
     }
-    index.terms.push_back(term);
+    index = index + part * coefficient;
   }
 
   // --- Tokens ---
@@ -273,10 +294,11 @@ class Parser {
     return static_cast<int>(found->second);
   }
 
-  ExprId reference() {
+  std::string label() {
     expect("%");
-    return find(labels_, name(), "expression");
+    return name();
   }
+  ExprId reference() { return find(labels_, label(), "expression"); }
 
   void skip_space() {
     while (at_ < text_.size()) {
@@ -375,12 +397,12 @@ class Parser {
   lower::KernelSchedule schedule() const {
     lower::KernelSchedule schedule = plan::in_single_points(kernel_, warps_);
     bool folds = false, slides = false;
-    for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
+    for (int axis = 0; axis < axis_count(kernel_); ++axis) {
       const AxisWords& words = words_[axis];
       lower::AxisSchedule& how = schedule.axes[axis];
-      folds = folds || is_serial(kernel_.axes[axis]);
+      folds = folds || is_serial(kernel_, axis);
       slides = slides || words.unrolled;
-      how = words.looped ? plan::in_loop(words.block) : plan::in_blocks(kernel_.axes[axis], words.block);
+      how = words.looped ? plan::in_loop(words.block) : plan::in_blocks(kernel_, axis, words.block);
       if (words.looped) how.stages = stages_;
       if (words.unrolled) how = {.mapping = lower::Mapping::kLoop, .width = words.block, .unrolled = true};
     }
@@ -400,7 +422,10 @@ class Parser {
 
   std::string_view text_;
   size_t at_ = 0;
-  Kernel kernel_;
+  GroupKernel kernel_;
+  KernelBuilder masks_{kernel_};
+  bool is_reversed_ = false;  // the scanned axis
+  std::map<std::string, Scatter> scatters_;
   std::vector<AxisWords> words_;  // [axis]
   int warps_ = 4, stages_ = 2, max_registers_ = 0;
   cpu::LoopChoices choices_;

@@ -25,7 +25,7 @@
 
 #include <string_view>
 
-#include "plan/lifted_kernel.hpp"
+#include "plan/group_tiles.hpp"
 #include "targets/cpu/schedulers.hpp"
 
 namespace kw {

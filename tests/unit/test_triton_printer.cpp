@@ -20,7 +20,7 @@ const std::string kSeparator = "----\n";
 
 std::string module_of(GroupText group) {
   std::vector<std::string> names;
-  for (const plan::flat::Buffer& buffer : group.group.kernel.buffers) names.push_back(buffer.name);
+  for (const kernel::Buffer& buffer : group.group.kernel.buffers) names.push_back(buffer.name);
   plan::ScheduledTiles tiles = triton_tiles(std::move(group));
   Program program;
   TileStep step;

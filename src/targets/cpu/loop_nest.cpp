@@ -6,7 +6,7 @@
 
 namespace kw::cpu {
 
-using namespace plan::flat;
+using namespace plan;
 
 namespace {
 
@@ -29,10 +29,8 @@ constexpr int kNeverShort = 1000;            // what a short axis has to make up
 class Planner {
  public:
   explicit Planner(const Simplified& simplified)
-      : kernel_(simplified.kernel), hints_(simplified.hints), scatters_(plan::flat::scatters(kernel_)) {
-    axes_ = axes_of_exprs(kernel_);
-    for (size_t id = 0; id < expr_count(); ++id)
-      if (kernel_.exprs[id].kind == ExprKind::kScatter) axes_[id].assign(kernel_.axes.size(), true);
+      : kernel_(simplified.kernel), hints_(simplified.hints), scatters_(plan::scatters(kernel_)) {
+    axes_ = kernel::dependences(kernel_);
   }
 
   LoopNest run() {
@@ -47,30 +45,24 @@ class Planner {
   }
 
  private:
-  int64_t extent(int axis) const { return kernel_.axes[axis].extent; }
+  int64_t extent(int axis) const { return extent_of(kernel_, axis); }
   static int64_t or_else(int64_t choice, int64_t own) { return choice != 0 ? choice : own; }
   int64_t elements() const {
     int64_t elements = 1;
-    for (const Axis& axis : kernel_.axes) elements *= axis.extent;
+    for (const kernel::SymbolInfo& axis : kernel_.symbols) elements *= extent_of(axis);
     return elements;
   }
-  bool is_serial_axis(int axis) const { return is_serial(kernel_.axes[axis]); }
+  bool is_serial_axis(int axis) const { return is_serial(kernel_, axis); }
   bool scans() const { return scan_axis_of(kernel_) >= 0; }
   size_t expr_count() const { return kernel_.exprs.size(); }
 
-  void find_needed() {
-    nest_.needed.assign(expr_count(), false);
-    for (const Store& store : kernel_.stores) nest_.needed[store.value] = true;
-    for (size_t id = expr_count(); id-- > 0;)
-      if (nest_.needed[id])
-        for (ExprId operand : kernel_.exprs[id].operands) nest_.needed[operand] = true;
-  }
+  void find_needed() { nest_.needed = values_of(kernel_); }
 
   void find_phases() {
     std::vector<int> phase(expr_count(), 0);  // how many passes of folds have to be done before
     for (size_t id = 0; id < expr_count(); ++id) {
       const Expr& expr = kernel_.exprs[id];
-      for (ExprId operand : expr.operands) phase[id] = std::max(phase[id], phase[operand]);
+      for (ExprId part : made_of(kernel_, expr)) phase[id] = std::max(phase[id], phase[part]);
       if (expr.kind == ExprKind::kReduce) ++phase[id];
       if (nest_.needed[id]) last_pass_ = std::max(last_pass_, phase[id]);
     }
@@ -78,21 +70,18 @@ class Planner {
 
   // How well SIMD along the axis suits one access: contiguous is good, a stride costs a gather, a constant is free.
   int suitability(const Access& access, int axis) const {
-    int64_t stride = 0;
+    const int64_t stride = stride_along(access, axis);
     bool divided = false;
-    for (const IndexTerm& term : access.index.terms) {
-      if (term.axis != axis) continue;
-      stride += term.coefficient;
-      divided = divided || term.divisor != 1 || term.modulus != 0;
-    }
-    const int weight = static_cast<int>(access.index.terms.size());  // an access along more axes moves more data
+    for (const kernel::Digit& digit : kernel::digits_of(index_of(access)))
+      divided = divided || (digit.axis == axis && !digit.is_plain());
+    const int weight = static_cast<int>(index_of(access).terms.size());  // an access along more axes moves more data
     if (divided) return -weight;
     return stride == 1 ? weight : (stride == 0 ? 0 : -weight);
   }
 
   void choose_vector_axis() {
     std::vector<std::pair<int, int>> scores;  // and their axes
-    for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
+    for (int axis = 0; axis < axis_count(kernel_); ++axis) {
       if (extent(axis) <= 1 || (hints_.folds_inside && is_serial_axis(axis)) || axis == scan_axis_of(kernel_) ||
           (scatters_ && is_serial_axis(axis)))
         continue;
@@ -100,7 +89,7 @@ class Planner {
       for (size_t id = 0; id < expr_count(); ++id) {
         const Expr& expr = kernel_.exprs[id];
         if (!nest_.needed[id] || !is_load(expr)) continue;
-        const bool scattered = expr.kind == ExprKind::kGather && axes_[expr.operands[0]][axis];
+        const bool scattered = looks_up(expr) && axes_[lookup_of(expr.access)][axis];
         score += scattered ? -1 : suitability(expr.access, axis);
       }
       for (const Store& store : kernel_.stores) score += suitability(store.access, axis);
@@ -115,7 +104,7 @@ class Planner {
     const int best_score = scores.empty() ? 0 : scores[choice].first;
     if (!scores.empty()) nest_.vector_axis = scores[choice].second;
     // A sort wants its row whole. Rows lie side by side only where the cache lines of several are the same.
-    const bool sorts = plan::flat::sorts(kernel_);
+    const bool sorts = plan::sorts(kernel_);
     if (sorts && best_score <= 0) nest_.vector_axis = -1;
     if (scans() && (sorts || nest_.vector_axis < 0 || best_score < 0) && !reduces()) {
       nest_.form = LoopForm::kScanRows;
@@ -128,7 +117,7 @@ class Planner {
 
   void list_axes() {
     const int vector = nest_.vector_axis;
-    for (int axis = 0; axis < static_cast<int>(kernel_.axes.size()); ++axis) {
+    for (int axis = 0; axis < axis_count(kernel_); ++axis) {
       if (axis == vector || axis == nest_.row_axis || (extent(axis) == 1 && axis != scan_axis_of(kernel_))) continue;
       (is_serial_axis(axis) ? nest_.reduce_axes : nest_.program_axes).push_back(axis);
     }
@@ -145,7 +134,7 @@ class Planner {
     for (size_t id = 0; id < expr_count(); ++id) {
       const Expr& expr = kernel_.exprs[id];
       bool varies = axes_[id][nest_.vector_axis] || expr.kind == ExprKind::kReduce;
-      for (const ExprId operand : expr.operands) varies = varies || axes_[operand][nest_.vector_axis];
+      for (const ExprId part : made_of(kernel_, expr)) varies = varies || axes_[part][nest_.vector_axis];
       axes_[id][nest_.vector_axis] = varies;
     }
   }
@@ -197,10 +186,10 @@ class Planner {
     return std::all_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) {
       const Expr& value = kernel_.exprs[store.value];
       const DType stored = kernel_.buffers[store.access.buffer].dtype;
-      if (value.kind != ExprKind::kLoad || value.dtype != stored ||
+      if (!is_load(value) || looks_up(value) || value.dtype != stored ||
           kernel_.buffers[value.access.buffer].dtype != stored)
         return false;
-      if (!value.access.guards.empty() || !store.access.guards.empty() ||
+      if (value.access.mask != kNoExpr || store.access.mask != kNoExpr ||
           extent(nest_.vector_axis) * size_of(stored) < kCopyBytes)
         return false;
       return suitability(store.access, nest_.vector_axis) > 0 && suitability(value.access, nest_.vector_axis) > 0;
@@ -209,7 +198,7 @@ class Planner {
 
   void choose_piece(int64_t programs) {
     const int64_t piece = or_else(hints_.choices.piece, kPiece);
-    if (extent(nest_.vector_axis) > 2 * piece && !plan::flat::sorts(kernel_)) nest_.piece = piece;
+    if (extent(nest_.vector_axis) > 2 * piece && !plan::sorts(kernel_)) nest_.piece = piece;
     if (nest_.row_axis < 0) return;
     const int64_t rows = extent(nest_.row_axis);
     int64_t block = std::min(rows, or_else(hints_.choices.rows, kSideBySide));
@@ -283,8 +272,7 @@ class Planner {
       nest_.threading = Threading::kReduction;
       return;
     }
-    const bool only_scatters = std::all_of(kernel_.stores.begin(), kernel_.stores.end(),
-                                           [&](const Store& store) { return scatter_of(kernel_, store) != nullptr; });
+    const bool only_scatters = std::all_of(kernel_.stores.begin(), kernel_.stores.end(), is_scatter);
     if (only_scatters && programs < kEnoughPrograms && !nest_.reduce_axes.empty()) {
       nest_.threading = Threading::kOwners;
       return;
@@ -308,7 +296,7 @@ class Planner {
   // What lies outside the guards is not computed.
   bool has_guarded_folds() const {
     return std::any_of(kernel_.exprs.begin(), kernel_.exprs.end(),
-                       [](const Expr& expr) { return expr.kind == ExprKind::kReduce && !expr.access.guards.empty(); });
+                       [](const Expr& expr) { return expr.kind == ExprKind::kReduce && expr.access.mask != kNoExpr; });
   }
 
   // The last elements of a short row cost as much one by one as all others together. Of what is narrower than 4 bytes
@@ -337,7 +325,7 @@ class Planner {
     return false;
   }
 
-  const Kernel& kernel_;
+  const GroupKernel& kernel_;
   const LoopHints& hints_;
   const bool scatters_;
   std::vector<std::vector<bool>> axes_;  // [expression] the axes along which its value differs

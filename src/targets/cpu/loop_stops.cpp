@@ -6,7 +6,7 @@
 
 namespace kw::cpu {
 
-using namespace plan::flat;
+using namespace plan;
 
 namespace {
 
@@ -21,14 +21,16 @@ double neutral_of(ReduceOp reduce) {
 
 class Search {
  public:
-  Search(const Kernel& kernel, int axis) : kernel_(kernel), axis_(axis), axes_(axes_of_exprs(kernel)) {}
+  Search(const GroupKernel& kernel, int axis) : kernel_(kernel), axis_(axis), axes_(kernel::dependences(kernel)) {}
 
   // Stops of a value that is `identity` past each of them.
   std::vector<ExprId> of_value(ExprId id, double identity) const {
     const Expr& expr = kernel_.exprs[id];
-    if (expr.kind == ExprKind::kGather)
-      return expr.operands.size() > 1 && expr.access.otherwise == identity ? of_condition(expr.operands[1])
-                                                                           : std::vector<ExprId>{};
+    if (looks_up(expr)) {
+      const ExprId condition = parts_of_mask(kernel_, expr.access.mask).condition;
+      return condition != kNoExpr && expr.access.otherwise == identity ? of_condition(condition)
+                                                                       : std::vector<ExprId>{};
+    }
     if (expr.kind != ExprKind::kOp) return {};
     if (expr.op == ScalarOp::kCast) return of_value(expr.operands[0], identity);
     if (expr.op == ScalarOp::kSelect) {
@@ -60,7 +62,7 @@ class Search {
   bool is_place(ExprId id) const {
     const Expr& expr = kernel_.exprs[id];
     if (expr.kind == ExprKind::kOp && expr.op == ScalarOp::kCast) return is_place(expr.operands[0]);
-    return expr.kind == ExprKind::kIndex && expr.access.index == Index{0, {IndexTerm{axis_, 1, 1, 0}}};
+    return expr.kind == ExprKind::kIndex && kernel::as_symbol(expr.index) == axis_;
   }
 
   std::vector<ExprId> of_condition(ExprId id) const {
@@ -69,20 +71,20 @@ class Search {
     if (expr.op == ScalarOp::kLogicalAnd)
       return together(of_condition(expr.operands[0]), of_condition(expr.operands[1]));
     if (expr.op != ScalarOp::kLess || !is_place(expr.operands[0])) return {};
-    for (size_t axis = 0; axis < kernel_.axes.size(); ++axis)
-      if (axes_[expr.operands[1]][axis] && is_serial(kernel_.axes[axis])) return {};
+    for (int axis = kernel_.parallel; axis < axis_count(kernel_); ++axis)
+      if (axes_[expr.operands[1]][axis]) return {};
     return {expr.operands[1]};
   }
 
-  const Kernel& kernel_;
+  const GroupKernel& kernel_;
   int axis_;
   std::vector<std::vector<bool>> axes_;
 };
 
 }  // namespace
 
-bool ends_early_along(const Kernel& kernel, int axis, ExprId reduce) {
-  if (kernel.axes[axis].kind != AxisKind::kReduce) return false;
+bool ends_early_along(const GroupKernel& kernel, int axis, ExprId reduce) {
+  if (!is_folded(kernel, axis)) return false;
   const Expr& fold = kernel.exprs[reduce];
   if (fold.reduce != ReduceOp::kSum && fold.reduce != ReduceOp::kExtendedSum && fold.reduce != ReduceOp::kMax &&
       fold.reduce != ReduceOp::kMin)

@@ -8,7 +8,7 @@
 
 #include "lower/pipeline.hpp"
 #include "plan/axes.hpp"
-#include "plan/lift.hpp"
+#include "plan/embedding.hpp"
 #include "plan/scheduled_draft.hpp"
 #include "support/error.hpp"
 #include "targets/cpu/parts.hpp"
@@ -17,10 +17,6 @@
 namespace kw::cpu {
 
 using namespace plan;
-using flat::Expr;
-using flat::ExprId;
-using flat::ExprKind;
-using flat::Kernel;
 
 namespace {
 
@@ -34,19 +30,20 @@ constexpr int kEnoughThreads = 4;
 // Does a choice, or a mask, depend on where in the tensor an element stands? A short loop that is unrolled leaves the
 // one around it to be vectorised, which g++ 12 does wrongly for AVX-512 where a choice depends on that one's rows: some
 // of them are computed as if on the other side.
-bool chooses(const Kernel& kernel, const LoopNest& nest) {
+bool chooses(const GroupKernel& kernel, const LoopNest& nest) {
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const Expr& expr = kernel.exprs[id];
     const bool selects = expr.kind == ExprKind::kOp && expr.op == kernel::ScalarOp::kSelect;
-    if (nest.needed[id] && (selects || (flat::is_load(expr) && !expr.access.guards.empty()))) return true;
+    if (nest.needed[id] && (selects || (is_load(expr) && parts_of_mask(kernel, expr.access.mask).guards != kNoExpr)))
+      return true;
   }
   return false;
 }
 
 // Sums and products of floats run in double: one rounding in the end, whatever the length. Windows have few elements
 // each, which PyTorch adds up in their own precision too.
-Kernel with_wide_sums(const Kernel& kernel) {
-  Kernel wide = kernel;
+GroupKernel with_wide_sums(const GroupKernel& kernel) {
+  GroupKernel wide = kernel;
   wide.exprs.clear();
   std::vector<ExprId> moved;
   const auto cast = [&](ExprId operand, DType to, const std::string& name) {
@@ -61,7 +58,7 @@ Kernel with_wide_sums(const Kernel& kernel) {
   };
   for (const Expr& old : kernel.exprs) {
     Expr expr = old;
-    for (ExprId& operand : expr.operands) operand = moved[operand];
+    kernel::renumber(expr, moved);
     const bool adds = (expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kScan) &&
                       (expr.reduce == kernel::ReduceOp::kSum || expr.reduce == kernel::ReduceOp::kProd ||
                        expr.reduce == kernel::ReduceOp::kLogSumExp);
@@ -75,11 +72,14 @@ Kernel with_wide_sums(const Kernel& kernel) {
     moved.push_back(static_cast<ExprId>(wide.exprs.size()) - 1);
     if (widens) moved.back() = cast(moved.back(), old.dtype, old.name.empty() ? noun_for(old, kernel) : old.name);
   }
-  for (flat::Store& store : wide.stores) store.value = moved[store.value];
+  for (Store& store : wide.stores) {
+    store.value = moved[store.value];
+    kernel::renumber(store.access, moved);
+  }
   return wide;
 }
 
-// A kernel whose parts store what one flat kernel does, each along axes of its own.
+// A kernel whose parts store what one group's kernel does, each along axes of its own.
 class PartsDraft {
  public:
   explicit PartsDraft(LoweredGroup group) : group_(std::move(group)), draft_(group_.kernel.name, group_.kernel.doc) {}
@@ -96,8 +96,8 @@ class PartsDraft {
   // Of the part's largest tile.
   static int64_t tile_elements(const Part& part) {
     int64_t elements = 1;
-    for (size_t axis = 0; axis < part.simplified.kernel.axes.size(); ++axis) {
-      const lower::AxisSchedule how = schedule_of(part, static_cast<int>(axis));
+    for (int axis = 0; axis < axis_count(part.simplified.kernel); ++axis) {
+      const lower::AxisSchedule how = schedule_of(part, axis);
       if (how.mapping == lower::Mapping::kTile || how.width > 1) elements *= how.width;
     }
     return elements;
@@ -106,34 +106,35 @@ class PartsDraft {
  private:
   void add_buffers() {
     for (size_t buffer = 0; buffer < group_.kernel.buffers.size(); ++buffer) {
-      const flat::Buffer& one = group_.kernel.buffers[buffer];
-      const int made = draft_.buffer(one.name, one.dtype, {one.elements}, {},
+      const kernel::Buffer& one = group_.kernel.buffers[buffer];
+      const int made = draft_.buffer(one.name, one.dtype, {elements_of(one)}, {},
                                      role_of(group_.kernel, static_cast<int>(buffer)), group_.buffers[buffer]);
-      if (!one.aligned) draft_.build.align(made, size_of(one.dtype));
+      draft_.build.align(made, one.alignment);
     }
   }
 
   void add(const Part& part) {
-    const Kernel kernel = part.simplified.hints.folds_inside ? part.simplified.kernel
-                                                             : with_wide_sums(part.simplified.kernel);
+    const GroupKernel kernel = part.simplified.hints.folds_inside ? part.simplified.kernel
+                                                                  : with_wide_sums(part.simplified.kernel);
     std::vector<kernel::Symbol> folded;
-    std::vector<kernel::Index> axes(kernel.axes.size(), kernel::Index(0));
+    std::vector<kernel::Index> axes(kernel.symbols.size(), kernel::Index(0));
     for (const int axis : loops_of(part)) {
-      KW_ASSERT(kernel.axes[axis].extent > 0, "what has no elements is the library's (plan/op_table.cpp)");
-      const bool folds = kernel.axes[axis].kind == flat::AxisKind::kReduce;
-      if (kernel.axes[axis].extent == 1 && !flat::is_serial(kernel.axes[axis])) continue;
+      const int64_t extent = extent_of(kernel, axis);
+      KW_ASSERT(extent > 0, "what has no elements is the library's (plan/op_table.cpp)");
+      if (extent == 1 && !is_serial(kernel, axis)) continue;
       const lower::AxisSchedule how = schedule_of(part, axis);
-      const std::string name = name_of_axis(kernel.axes[axis].name);
-      const kernel::Symbol symbol = draft_.mapped(name, kernel.axes[axis].extent, how);
+      const std::string name = name_of_axis(kernel.symbols[axis].name);
+      const kernel::Symbol symbol = draft_.mapped(name, extent, how);
       axes[axis] = kernel::symbol_index(symbol);
-      if (folds) folded.push_back(symbol);
+      if (is_folded(kernel, axis)) folded.push_back(symbol);
       if (how.mapping == lower::Mapping::kLoop) order_.push_back(name);
     }
     const auto place = [](int buffer, const kernel::Index& index) { return KernelDraft::access(buffer, {index}); };
-    Lift lift(draft_.build, kernel, std::move(axes), {}, place, std::move(folded));
+    Embedding embedding(draft_.build, kernel, std::move(axes), {}, place, std::move(folded));
     uses_.assign(kernel.exprs.size(), 0);
-    for (const flat::Store& store : kernel.stores) name_all(kernel, lift, store.value);
-    for (const flat::Store& store : kernel.stores) lift.store(store);
+    for (const Store& store : kernel.stores)
+      for (const ExprId made : made_of(kernel, store)) name_all(kernel, embedding, made);
+    for (const Store& store : kernel.stores) embedding.store(store);
     if (scatters(kernel)) share_places(part);
   }
 
@@ -141,7 +142,7 @@ class PartsDraft {
   // wherever the answer cannot be foreseen: half of the time between two.
   void share_places(const Part& part) {
     const LoopNest& nest = part.nest;
-    const int64_t at_a_place = nest.vector_axis < 0 ? 1 : part.simplified.kernel.axes[nest.vector_axis].extent;
+    const int64_t at_a_place = nest.vector_axis < 0 ? 1 : extent_of(part.simplified.kernel, nest.vector_axis);
     draft_.schedule.in_order = true;
     if (nest.threading == Threading::kOwners) draft_.schedule.owners = at_a_place < kWorthAsking ? kEnoughThreads : 1;
   }
@@ -159,14 +160,14 @@ class PartsDraft {
 
   static lower::AxisSchedule schedule_of(const Part& part, int axis) {
     const LoopNest& nest = part.nest;
-    const int64_t extent = part.simplified.kernel.axes[axis].extent, block = nest.block_of(axis);
+    const int64_t extent = extent_of(part.simplified.kernel, axis), block = nest.block_of(axis);
     if (nest.form == LoopForm::kScanRows && (axis == nest.vector_axis || axis == nest.row_axis))
       return schedule_of_rows(nest, axis, extent);
     lower::AxisSchedule how{.mapping = lower::Mapping::kLoop, .width = block > 0 ? block : 1};
     const bool is_vector = axis == nest.vector_axis;
-    const bool scatters = flat::scatters(part.simplified.kernel);
+    const bool scatters = plan::scatters(part.simplified.kernel);
     const bool is_tiled = nest.tiled_axis >= 0 || nest.copies || (nest.form == LoopForm::kColumns && !scatters);
-    const bool folds = !scatters && part.simplified.kernel.axes[axis].kind == flat::AxisKind::kReduce;
+    const bool folds = !scatters && is_folded(part.simplified.kernel, axis);
     if (folds || (block == 0 && ((is_vector && is_tiled) || axis == nest.tiled_axis)))
       how = {.mapping = lower::Mapping::kTile, .width = extent};
     if (is_vector && nest.whole_vectors) how.width = (extent + kLanes - 1) / kLanes * kLanes;
@@ -228,18 +229,18 @@ class PartsDraft {
   }
 
   // Operands before users. Expressions keep the names that they have.
-  void name_all(const Kernel& kernel, Lift& lift, ExprId id) {
+  void name_all(const GroupKernel& kernel, Embedding& embedding, ExprId id) {
     if (++uses_[id] == 1)
-      for (const ExprId operand : kernel.exprs[id].operands) name_all(kernel, lift, operand);
+      for (const ExprId made : made_of(kernel, kernel.exprs[id])) name_all(kernel, embedding, made);
     const Expr& expr = kernel.exprs[id];
-    if (uses_[id] > 1 || expr.kind == ExprKind::kScatter) return;  // a store's way, not a value
-    const kernel::ExprId lifted = lift.expr(id);
-    const kernel::Expr& now = draft_.build.kernel().exprs[lifted];
+    if (uses_[id] > 1) return;
+    const kernel::ExprId embedded = embedding.expr(id);
+    const kernel::Expr& now = draft_.build.kernel().exprs[embedded];
     if (now.name.empty() && now.kind != kernel::ExprKind::kConstant && now.kind != kernel::ExprKind::kIndex)
-      draft_.named(!expr.name.empty()    ? expr.name
-                   : flat::is_load(expr) ? kernel.buffers[expr.access.buffer].name + "_value"
-                                         : noun_for(expr, kernel),
-                   lifted);
+      draft_.named(!expr.name.empty() ? expr.name
+                   : is_load(expr)    ? kernel.buffers[expr.access.buffer].name + "_value"
+                                      : noun_for(expr, kernel),
+                   embedded);
   }
 
   LoweredGroup group_;
@@ -251,23 +252,23 @@ class PartsDraft {
 };
 
 // Where there is no such program the group is taken apart, at last into calls of the library.
-[[noreturn]] void refuse(const Kernel& kernel, const std::string& what) {
+[[noreturn]] void refuse(const GroupKernel& kernel, const std::string& what) {
   ErrorText text;
   text.message = "kernel '" + kernel.name + "' " + what;
   text.code = "bad-schedule";
   throw Error(ErrorKind::kUser, std::move(text));
 }
 
-void refuse_long_rows(const Kernel& kernel, const Part& part) {
+void refuse_long_rows(const GroupKernel& kernel, const Part& part) {
   const auto is_of = [](ExprKind kind) { return [kind](const Expr& expr) { return expr.kind == kind; }; };
   const bool folds = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), is_of(ExprKind::kReduce));
-  if (flat::scan_axis_of(kernel) >= 0) {
+  if (scan_axis_of(kernel) >= 0) {
     if (folds) refuse(kernel, "scans rows beside other folds");
-    const int64_t most = flat::sorts(kernel) ? kMostSorted : kMostOfTile;
+    const int64_t most = sorts(kernel) ? kMostSorted : kMostOfTile;
     if (PartsDraft::tile_elements(part) > most) refuse(kernel, "scans more elements at once than a tile has");
   }
-  const auto is_long = [](const flat::Axis& axis) { return axis.extent > kLongestRow; };
-  const std::vector<flat::Axis>& axes = part.simplified.kernel.axes;
+  const auto is_long = [](const kernel::SymbolInfo& axis) { return extent_of(axis) > kLongestRow; };
+  const std::vector<kernel::SymbolInfo>& axes = part.simplified.kernel.symbols;
   if (folds && std::any_of(axes.begin(), axes.end(), is_long)) refuse(kernel, "folds rows that are too long to count");
 }
 
@@ -275,10 +276,10 @@ void refuse_long_rows(const Kernel& kernel, const Part& part) {
 
 ScheduledTiles as_tiles(LoweredGroup group, LoopHints hints) {
   if (!group.windowed) {
-    const size_t before = group.kernel.axes.size();
+    const int before = axis_count(group.kernel);
     name_axes(group.kernel);
     // An axis of one point may stand before the others.
-    if (hints.contiguous_axis >= 0) hints.contiguous_axis += static_cast<int>(group.kernel.axes.size() - before);
+    if (hints.contiguous_axis >= 0) hints.contiguous_axis += axis_count(group.kernel) - before;
   }
   const std::vector<Part> parts = parts_of(group.kernel, hints);
   for (const Part& part : parts) refuse_long_rows(group.kernel, part);

@@ -6,7 +6,7 @@
 
 namespace kw::cpu {
 
-using namespace plan::flat;
+using namespace plan;
 
 namespace {
 
@@ -17,7 +17,7 @@ Part planned(Simplified simplified) {
 
 }  // namespace
 
-std::vector<Part> parts_of(const Kernel& kernel, const LoopHints& hints) {
+std::vector<Part> parts_of(const GroupKernel& kernel, const LoopHints& hints) {
   std::vector<Part> parts;
   for (Simplified& region : regions_of(simplify(kernel, hints))) parts.push_back(planned(std::move(region)));
   return parts;
@@ -37,11 +37,11 @@ const std::vector<ChoiceLimits>& choice_limits() {
   return limits;
 }
 
-std::vector<int64_t LoopChoices::*> choices_of(const Kernel& kernel, const LoopHints& hints) {
+std::vector<int64_t LoopChoices::*> choices_of(const GroupKernel& kernel, const LoopHints& hints) {
   const std::vector<Part> parts = parts_of(kernel, hints);
   const auto any = [&](auto&& holds) { return std::any_of(parts.begin(), parts.end(), holds); };
   int64_t elements = 1;
-  for (const Axis& axis : kernel.axes) elements *= axis.extent;
+  for (const kernel::SymbolInfo& axis : kernel.symbols) elements *= extent_of(axis);
   const bool in_order = scan_axis_of(kernel) >= 0 || scatters(kernel);
   std::vector<int64_t LoopChoices::*> choices;
   if (!in_order && any([](const Part& part) { return part.nest.possible_vector_axes > 1; }))

@@ -5,7 +5,7 @@
 
 #include "targets/cpu/loop_nest.hpp"
 #include "targets/cpu/simplify.hpp"
-#include "plan/flat_kernel.hpp"
+#include "plan/group_kernel.hpp"
 
 namespace kw::cpu {
 
@@ -15,7 +15,7 @@ struct Part {
 };
 
 // Of a pointwise kernel, its regions (regions.hpp).
-std::vector<Part> parts_of(const plan::flat::Kernel& kernel, const LoopHints& hints);
+std::vector<Part> parts_of(const plan::GroupKernel& kernel, const LoopHints& hints);
 
 // Of each choice: the most that it may be (the least is 0, which leaves it to the loops' plan), and the
 // values worth trying.
@@ -28,6 +28,6 @@ struct ChoiceLimits {
 const std::vector<ChoiceLimits>& choice_limits();
 
 // The choices that make a difference to the kernel's loops.
-std::vector<int64_t LoopChoices::*> choices_of(const plan::flat::Kernel& kernel, const LoopHints& hints);
+std::vector<int64_t LoopChoices::*> choices_of(const plan::GroupKernel& kernel, const LoopHints& hints);
 
 }  // namespace kw::cpu

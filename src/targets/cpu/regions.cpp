@@ -5,11 +5,13 @@
 #include <optional>
 #include <set>
 
+#include "plan/axes.hpp"
+#include "support/error.hpp"
 #include "targets/cpu/simplify.hpp"
 
 namespace kw::cpu {
 
-using namespace plan::flat;
+using namespace plan;
 
 namespace {
 
@@ -30,39 +32,23 @@ Expr known(bool value) {
   return expr;
 }
 
-Index sum(const Index& left, const Index& right, int64_t factor) {
-  Index result = left;
-  result.constant += factor * right.constant;
-  for (IndexTerm term : right.terms) {
-    term.coefficient *= factor;
-    const auto like = std::find_if(result.terms.begin(), result.terms.end(), [&](const IndexTerm& one) {
-      return one.axis == term.axis && one.divisor == term.divisor && one.modulus == term.modulus;
-    });
-    if (like == result.terms.end()) result.terms.push_back(term);
-    else like->coefficient += term.coefficient;
-  }
-  std::erase_if(result.terms, [](const IndexTerm& term) { return term.coefficient == 0; });
-  return result;
-}
-
 // The value of an integer expression as an index over the axes, where it is one; `forms` are those of the expressions
 // before it.
 std::optional<Index> form_of(const Expr& expr, const std::vector<std::optional<Index>>& forms) {
   if (expr.dtype != DType::i32 && expr.dtype != DType::i64) return std::nullopt;
-  if (expr.kind == ExprKind::kIndex) return expr.access.index;
-  if (expr.kind == ExprKind::kConstant) return Index{expr.integer, {}};
+  if (expr.kind == ExprKind::kIndex) return expr.index;
+  if (expr.kind == ExprKind::kConstant) return Index(expr.integer);
   if (expr.kind != ExprKind::kOp) return std::nullopt;
   for (ExprId operand : expr.operands)
     if (!forms[operand]) return std::nullopt;
   const auto operand = [&](size_t i) -> const Index& { return *forms[expr.operands[i]]; };
   switch (expr.op) {
     case ScalarOp::kCast: return operand(0);
-    case ScalarOp::kAdd: return sum(operand(0), operand(1), 1);
-    case ScalarOp::kSub: return sum(operand(0), operand(1), -1);
+    case ScalarOp::kAdd: return operand(0) + operand(1);
+    case ScalarOp::kSub: return operand(0) - operand(1);
     case ScalarOp::kMul:
-      if (operand(1).terms.empty()) return sum({}, operand(0), operand(1).constant);
-      if (operand(0).terms.empty()) return sum({}, operand(1), operand(0).constant);
-      return std::nullopt;
+      if (!kernel::as_constant(operand(0)) && !kernel::as_constant(operand(1))) return std::nullopt;
+      return operand(0) * operand(1);
     default: return std::nullopt;
   }
 }
@@ -73,11 +59,11 @@ bool compares(ScalarOp op) { return op >= ScalarOp::kEqual && op <= ScalarOp::kG
 std::optional<Index> difference_of(const Expr& expr, const std::vector<std::optional<Index>>& forms) {
   if (expr.kind != ExprKind::kOp || !compares(expr.op) || !forms[expr.operands[0]] || !forms[expr.operands[1]])
     return std::nullopt;
-  return sum(*forms[expr.operands[0]], *forms[expr.operands[1]], -1);
+  return *forms[expr.operands[0]] - *forms[expr.operands[1]];
 }
 
 // What the comparison of `difference` with 0 says, where it says the same everywhere.
-std::optional<bool> answer_of(ScalarOp op, const IndexRange& difference) {
+std::optional<bool> answer_of(ScalarOp op, const kernel::Interval& difference) {
   const auto [lowest, highest] = difference;
   const auto decide = [&](bool always, bool never) {
     return always ? std::optional(true) : never ? std::optional(false) : std::nullopt;
@@ -99,32 +85,20 @@ int64_t floor_quotient(int64_t value, int64_t divisor) {
   return value / divisor - (value % divisor != 0 && (value < 0) != (divisor < 0));
 }
 
-template <typename Visit>
-void for_each_index(const Kernel& kernel, Visit&& visit) {
-  const auto visit_access = [&](const Access& access) {
-    visit(access.index);
-    for (const Guard& guard : access.guards) visit(guard.index);
-  };
-  for (const Expr& expr : kernel.exprs)
-    if (expr.kind != ExprKind::kConstant && expr.kind != ExprKind::kOp) visit_access(expr.access);
-  for (const Store& store : kernel.stores) visit_access(store.access);
-}
-
-bool is_walked_plainly(const Kernel& kernel, int axis) {
+bool is_walked_plainly(const GroupKernel& kernel, int axis) {
   bool plain = true;
   for_each_index(kernel, [&](const Index& index) {
-    for (const IndexTerm& term : index.terms)
-      plain = plain && (term.axis != axis || (term.divisor == 1 && term.modulus == 0));
+    for (const kernel::Digit& digit : kernel::digits_of(index))
+      plain = plain && (digit.axis != axis || digit.is_plain());
   });
   return plain;
 }
 
 class Conditions {
  public:
-  explicit Conditions(const Kernel& kernel) : kernel_(kernel) {
+  explicit Conditions(const GroupKernel& kernel) : kernel_(kernel) {
     for (const Expr& expr : kernel.exprs) {
       forms_.push_back(form_of(expr, forms_));
-      if (is_load(expr)) note(expr.access.guards);
       if (const auto difference = difference_of(expr, forms_)) {
         const bool equality = expr.op == ScalarOp::kEqual || expr.op == ScalarOp::kNotEqual;
         const bool includes = expr.op == ScalarOp::kLess || expr.op == ScalarOp::kGreaterEqual;
@@ -132,16 +106,14 @@ class Conditions {
         if (equality || !includes) note(*difference, 1);
       }
     }
-    for (const Store& store : kernel.stores) note(store.access.guards);
   }
 
   Cuts worth_taking() const {
     Cuts taken;
     size_t regions = 1;
     for (const auto& [axis, places] : cuts_) {
-      const bool contiguous = std::any_of(kernel_.stores.begin(), kernel_.stores.end(), [&](const Store& store) {
-        return stride_along(store.access.index, axis) == 1;
-      });
+      const bool contiguous = std::any_of(kernel_.stores.begin(), kernel_.stores.end(),
+                                          [&](const Store& store) { return stride_along(store.access, axis) == 1; });
       if (!is_walked_plainly(kernel_, axis) || regions * (places.size() + 1) > kMostRegions) continue;
       if (contiguous && shortest_piece(axis, places) < kShortestRun && !is_looked_up_along(axis)) continue;
       regions *= places.size() + 1;
@@ -151,46 +123,40 @@ class Conditions {
   }
 
  private:
-  void note(const std::vector<Guard>& guards) {
-    for (const Guard& guard : guards) {
-      note(guard.index, guard.lower);
-      note(guard.index, guard.upper);
-    }
-  }
-
   // The place along the index's one axis where it reaches `bound`, or falls below it.
   void note(const Index& index, int64_t bound) {
-    if (index.terms.size() != 1 || index.terms[0].divisor != 1 || index.terms[0].modulus != 0) return;
-    const auto& [axis, step, divisor, modulus] = index.terms[0];
+    const std::vector<kernel::Digit> digits = kernel::digits_of(index);
+    if (digits.size() != 1 || !digits[0].is_plain()) return;
+    const int axis = digits[0].axis;
+    const int64_t step = digits[0].coefficient;
     const int64_t distance = bound - index.constant;
     const int64_t place = step > 0 ? -floor_quotient(-distance, step) : floor_quotient(-distance, -step) + 1;
-    if (place > 0 && place < kernel_.axes[axis].extent && kernel_.axes[axis].kind == AxisKind::kParallel)
-      cuts_[axis].insert(place);
+    if (place > 0 && place < extent_of(kernel_, axis) && !is_serial(kernel_, axis)) cuts_[axis].insert(place);
   }
 
   int64_t shortest_piece(int axis, const std::set<int64_t>& places) const {
-    int64_t before = 0, shortest = kernel_.axes[axis].extent;
+    int64_t before = 0, shortest = extent_of(kernel_, axis);
     for (int64_t place : places) {
       shortest = std::min(shortest, place - before);
       before = place;
     }
-    return std::min(shortest, kernel_.axes[axis].extent - before);
+    return std::min(shortest, extent_of(kernel_, axis) - before);
   }
 
-  // Does a Gather stand for loads side by side along the axis, but for the cuts?
+  // Does a lookup stand for loads side by side along the axis, but for the cuts?
   bool is_looked_up_along(int axis) const {
-    const auto axes = axes_of_exprs(kernel_);
+    const auto axes = kernel::dependences(kernel_);
     std::vector<bool> computed(kernel_.exprs.size(), true);  // from the axes alone
     for (size_t id = 0; id < kernel_.exprs.size(); ++id) {
       const Expr& expr = kernel_.exprs[id];
       computed[id] = !is_load(expr) && std::all_of(expr.operands.begin(), expr.operands.end(),
                                                    [&](ExprId operand) { return computed[operand]; });
-      if (expr.kind == ExprKind::kGather && computed[expr.operands[0]] && axes[expr.operands[0]][axis]) return true;
+      if (looks_up(expr) && computed[lookup_of(expr.access)] && axes[lookup_of(expr.access)][axis]) return true;
     }
     return false;
   }
 
-  const Kernel& kernel_;
+  const GroupKernel& kernel_;
   std::vector<std::optional<Index>> forms_;
   Cuts cuts_;
 };
@@ -198,72 +164,65 @@ class Conditions {
 // --- One region ---
 
 // The axis from `first` to before `end`, counted from 0.
-void narrow(Kernel& kernel, int axis, int64_t first, int64_t end) {
-  const auto move = [&](Index& index) { index.constant += first * stride_along(index, axis); };
-  const auto move_access = [&](Access& access) {
-    move(access.index);
-    for (Guard& guard : access.guards) move(guard.index);
-  };
-  for (Expr& expr : kernel.exprs)
-    if (expr.kind != ExprKind::kConstant && expr.kind != ExprKind::kOp) move_access(expr.access);
-  for (Store& store : kernel.stores) move_access(store.access);
-  kernel.axes[axis].extent = end - first;
+void narrow(GroupKernel& kernel, int axis, int64_t first, int64_t end) {
+  for_each_index(kernel, [&](Index& index) { index.constant += first * kernel::stride_along(index, axis); });
+  kernel.symbols[axis] = axis_of(kernel.symbols[axis].name, end - first);
 }
 
 class Folder {
  public:
-  explicit Folder(Kernel kernel) : kernel_(std::move(kernel)) {}
+  explicit Folder(GroupKernel kernel) : kernel_(std::move(kernel)), ranges_(kernel::ranges_of(kernel_)) {
+    old_.swap(kernel_.exprs);
+  }
 
   // What the axes' extents decide, decided; without what is then not needed.
-  Kernel run() {
-    for (const Expr& old : kernel_.exprs) moved_.push_back(fold(old));
+  GroupKernel run() {
+    for (const Expr& old : old_) moved_.push_back(fold(old));
     for (Store& store : kernel_.stores) {
       store.value = moved_[store.value];
-      drop_certain(store.access.guards);
+      kernel::renumber(store.access, moved_);
+      drop_certain(store.access.mask);
     }
-    std::erase_if(kernel_.stores, [&](const Store& store) { return never_holds(store.access.guards); });
-    keep_needed();
+    std::erase_if(kernel_.stores, [&](const Store& store) { return never_holds(store.access.mask); });
+    kernel::drop_unused(kernel_);
     return std::move(kernel_);
   }
 
  private:
   ExprId insert(Expr expr) {
     forms_.push_back(form_of(expr, forms_));
-    exprs_.push_back(std::move(expr));
-    return static_cast<ExprId>(exprs_.size() - 1);
+    kernel_.exprs.push_back(std::move(expr));
+    return static_cast<ExprId>(kernel_.exprs.size() - 1);
   }
 
   ExprId fold(const Expr& old) {
     Expr expr = old;
-    for (ExprId& operand : expr.operands) operand = moved_[operand];
+    kernel::renumber(expr, moved_);
     if (is_load(expr)) return fold_load(std::move(expr));
     if (expr.kind != ExprKind::kOp) return insert(std::move(expr));
     if (const auto difference = difference_of(expr, forms_))
-      if (const auto answer = answer_of(expr.op, range_of(*difference, kernel_.axes))) return insert(known(*answer));
-    const auto decided = [&](size_t i) { return is_known(exprs_[expr.operands[i]]); };
-    const auto holds = [&](size_t i) { return is_true(exprs_[expr.operands[i]]); };
+      if (const auto answer = answer_of(expr.op, range_of(*difference, ranges_))) return insert(known(*answer));
+    const auto decided = [&](size_t i) { return is_known(kernel_.exprs[expr.operands[i]]); };
+    const auto holds = [&](size_t i) { return is_true(kernel_.exprs[expr.operands[i]]); };
     if (expr.op == ScalarOp::kSelect && decided(0)) return expr.operands[holds(0) ? 1 : 2];
     if (expr.op == ScalarOp::kLogicalNot && decided(0)) return insert(known(!holds(0)));
     const bool both = expr.op == ScalarOp::kLogicalAnd, either = expr.op == ScalarOp::kLogicalOr;
     for (size_t i = 0; (both || either) && expr.dtype == DType::b1 && i < 2; ++i) {
       if (!decided(i)) continue;
       if (holds(i) == either) return insert(known(either));
-      if (exprs_[expr.operands[1 - i]].dtype == DType::b1) return expr.operands[1 - i];
+      if (kernel_.exprs[expr.operands[1 - i]].dtype == DType::b1) return expr.operands[1 - i];
     }
     return insert(std::move(expr));
   }
 
   ExprId fold_load(Expr expr) {
-    drop_certain(expr.access.guards);
-    const bool conditional = expr.kind == ExprKind::kGather && expr.operands.size() > 1 &&
-                             is_known(exprs_[expr.operands[1]]);
-    if (never_holds(expr.access.guards) || (conditional && !is_true(exprs_[expr.operands[1]])))
-      return insert(otherwise_of(expr));
-    if (conditional) expr.operands.pop_back();
-    if (expr.kind == ExprKind::kGather && expr.operands.size() == 1 && forms_[expr.operands[0]]) {
-      expr.access.index = sum(expr.access.index, *forms_[expr.operands[0]], 1);
-      expr.kind = ExprKind::kLoad;
-      expr.operands.clear();
+    ExprId& mask = expr.access.mask;
+    if (never_holds(mask)) return insert(otherwise_of(expr));
+    drop_certain(mask);
+    ExprId& moved = expr.access.coordinates[0].value;
+    if (moved != kNoExpr && forms_[moved] && plan::parts_of_mask(kernel_, mask).condition == kNoExpr) {
+      index_of(expr.access) = index_of(expr.access) + *forms_[moved];
+      moved = kNoExpr;
     }
     return insert(std::move(expr));
   }
@@ -276,99 +235,67 @@ class Folder {
     return expr;
   }
 
-  void drop_certain(std::vector<Guard>& guards) const {
-    std::erase_if(guards, [&](const Guard& guard) {
-      const IndexRange range = range_of(guard.index, kernel_.axes);
-      return range.lowest >= guard.lower && range.highest < guard.upper;
-    });
+  void drop_certain(ExprId& mask) const {
+    if (mask != kNoExpr && is_known(kernel_.exprs[mask])) mask = kNoExpr;
   }
 
-  bool never_holds(const std::vector<Guard>& guards) const {
-    return std::any_of(guards.begin(), guards.end(), [&](const Guard& guard) {
-      const IndexRange range = range_of(guard.index, kernel_.axes);
-      return range.highest < guard.lower || range.lowest >= guard.upper;
-    });
+  bool never_holds(ExprId mask) const {
+    return mask != kNoExpr && is_known(kernel_.exprs[mask]) && !is_true(kernel_.exprs[mask]);
   }
 
-  void keep_needed() {
-    std::vector<bool> needed(exprs_.size(), false);
-    for (const Store& store : kernel_.stores) needed[store.value] = true;
-    for (size_t id = exprs_.size(); id-- > 0;)
-      if (needed[id])
-        for (ExprId operand : exprs_[id].operands) needed[operand] = true;
-    std::vector<ExprId> place(exprs_.size(), kNoExpr);
-    kernel_.exprs.clear();
-    for (size_t id = 0; id < exprs_.size(); ++id) {
-      if (!needed[id]) continue;
-      for (ExprId& operand : exprs_[id].operands) operand = place[operand];
-      place[id] = static_cast<ExprId>(kernel_.exprs.size());
-      kernel_.exprs.push_back(std::move(exprs_[id]));
-    }
-    for (Store& store : kernel_.stores) store.value = place[store.value];
-  }
-
-  Kernel kernel_;
-  std::vector<Expr> exprs_;
+  GroupKernel kernel_;
+  const std::vector<kernel::SymbolRange> ranges_;
+  std::vector<Expr> old_;
   std::vector<std::optional<Index>> forms_;
   std::vector<ExprId> moved_;
 };
 
 // Do all indices go on along `outer` where `inner` ends?
-bool lie_behind_each_other(const Kernel& kernel, int outer, int inner) {
-  if (kernel.axes[outer].extent <= 1 || kernel.axes[inner].extent <= 1 || !is_walked_plainly(kernel, outer) ||
+bool lie_behind_each_other(const GroupKernel& kernel, int outer, int inner) {
+  if (extent_of(kernel, outer) <= 1 || extent_of(kernel, inner) <= 1 || !is_walked_plainly(kernel, outer) ||
       !is_walked_plainly(kernel, inner))
     return false;
   bool together = true;
   for_each_index(kernel, [&](const Index& index) {
-    together = together && stride_along(index, outer) == stride_along(index, inner) * kernel.axes[inner].extent;
+    together = together &&
+               kernel::stride_along(index, outer) == kernel::stride_along(index, inner) * extent_of(kernel, inner);
   });
   return together;
 }
 
 void merge(Simplified& region, int outer, int inner) {
-  Kernel& kernel = region.kernel;
-  const auto rewrite = [&](Index& index) {
-    std::erase_if(index.terms, [&](const IndexTerm& term) { return term.axis == outer; });
-    for (IndexTerm& term : index.terms) term.axis -= term.axis > outer;
-  };
-  const auto rewrite_access = [&](Access& access) {
-    rewrite(access.index);
-    for (Guard& guard : access.guards) rewrite(guard.index);
-  };
-  for (Expr& expr : kernel.exprs) rewrite_access(expr.access);
-  for (Store& store : kernel.stores) rewrite_access(store.access);
-  kernel.axes[inner].name = "element";
-  kernel.axes[inner].extent *= kernel.axes[outer].extent;
-  kernel.axes.erase(kernel.axes.begin() + outer);
+  GroupKernel& kernel = region.kernel;
+  std::vector<kernel::SymbolInfo> axes = kernel.symbols;
+  axes[inner] = axis_of("element", extent_of(kernel, inner) * extent_of(kernel, outer));
+  axes.erase(axes.begin() + outer);
+  std::vector<Index> replacement;
+  for (int axis = 0; axis < axis_count(kernel); ++axis)
+    replacement.push_back(axis == outer ? Index(0) : kernel::symbol_index(axis - (axis > outer)));
+  KW_ASSERT(replace_axes(kernel, std::move(axes), kernel.parallel - 1, replacement), "joined axes are walked plainly");
   int& contiguous = region.hints.contiguous_axis;
   if (contiguous == outer) contiguous = inner;
   if (contiguous > outer) --contiguous;
 }
 
 void merge_axes(Simplified& region) {
-  const Kernel& kernel = region.kernel;
-  for (int outer = 0; outer < static_cast<int>(kernel.axes.size()); ++outer)
-    for (int inner = 0; inner < static_cast<int>(kernel.axes.size()); ++inner) {
+  const GroupKernel& kernel = region.kernel;
+  for (int outer = 0; outer < axis_count(kernel); ++outer)
+    for (int inner = 0; inner < axis_count(kernel); ++inner) {
       if (outer == inner || !lie_behind_each_other(kernel, outer, inner)) continue;
       merge(region, outer, inner);
       return merge_axes(region);
     }
 }
 
-bool is_pointwise(const Kernel& kernel) {
-  return std::all_of(kernel.axes.begin(), kernel.axes.end(),
-                     [](const Axis& axis) { return axis.kind == AxisKind::kParallel; });
-}
-
 }  // namespace
 
 std::vector<Simplified> regions_of(const Simplified& whole) {
-  const Kernel& kernel = whole.kernel;
+  const GroupKernel& kernel = whole.kernel;
   int64_t points = 1;
-  for (const Axis& axis : kernel.axes) points *= axis.extent;
-  const Cuts cuts = is_pointwise(kernel) && !scatters(kernel) && points >= kWorthCutting
-                        ? Conditions(kernel).worth_taking()
-                        : Cuts{};
+  for (const kernel::SymbolInfo& axis : kernel.symbols) points *= extent_of(axis);
+  const bool is_pointwise = kernel.parallel == axis_count(kernel);
+  const Cuts cuts = is_pointwise && !scatters(kernel) && points >= kWorthCutting ? Conditions(kernel).worth_taking()
+                                                                                 : Cuts{};
   std::vector<Simplified> regions{whole};
   for (const auto& [axis, places] : cuts) {
     std::vector<Simplified> cut;
@@ -380,7 +307,7 @@ std::vector<Simplified> regions_of(const Simplified& whole) {
         first = end;
       };
       for (int64_t place : places) add_until(place);
-      add_until(kernel.axes[axis].extent);
+      add_until(extent_of(kernel, axis));
     }
     regions = std::move(cut);
   }

@@ -10,8 +10,6 @@
 namespace kw::cpu {
 
 using namespace plan;
-using flat::AxisKind;
-using flat::Kernel;
 
 namespace {
 
@@ -41,13 +39,13 @@ Prepared prepared(LoweredGroup group, const Parameters& parameters) {
   Prepared made{std::move(group), {}};
   for (const auto& [choice, name] : kLoopChoiceNames)
     made.hints.choices.*choice = loop_choices().read(parameters, name);
-  Kernel& kernel = made.group.kernel;
-  if (flat::scatters(kernel)) put_meeting_axes_last(kernel);
+  GroupKernel& kernel = made.group.kernel;
+  if (scatters(kernel)) put_meeting_axes_last(kernel);
   order_by_stride(kernel);
   coalesce(kernel);
   // The SIMD loop runs along the axis on which most traffic is contiguous.
   for (const auto& one : traffic_of(kernel))
-    for (int axis = static_cast<int>(kernel.axes.size()); axis-- > 0;)
+    for (int axis = axis_count(kernel); axis-- > 0;)
       if (stride_along(*one.access, axis) == 1) {
         made.hints.contiguous_axis = axis;
         return made;
@@ -78,7 +76,7 @@ Parameters defaults(const LoweredGroup&, const DeviceDescription&) { return {}; 
 
 // Scans are walked as their rows lie in memory.
 LoweredGroup facing_forwards(LoweredGroup group) {
-  if (!flat::sorts(group.kernel)) face_forwards(group.kernel);
+  if (!sorts(group.kernel)) face_forwards(group.kernel);
   return group;
 }
 
@@ -90,22 +88,20 @@ ScheduledGroup lower_scans(LoweredGroup group, const Parameters& parameters, con
   return scheduled(prepared(facing_forwards(std::move(group)), parameters));
 }
 
-bool is_folded(const flat::Axis& axis) { return axis.kind == AxisKind::kReduce; }
-
-bool starts_anywhere(const Kernel& kernel) {
-  const int inner = parallel_axes(kernel) - 1, last = static_cast<int>(kernel.axes.size()) - 1;
-  const auto axes = flat::axes_of_exprs(kernel);
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const flat::Expr& expr) {
-    return expr.kind == flat::ExprKind::kGather && axes[expr.operands[0]][inner] &&
-           std::abs(stride_along(expr.access, last)) == 1;
+bool starts_anywhere(const GroupKernel& kernel) {
+  const int inner = kernel.parallel - 1, last = axis_count(kernel) - 1;
+  const auto axes = kernel::dependences(kernel);
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const Expr& expr) {
+    return looks_up(expr) && axes[lookup_of(expr.access)][inner] && std::abs(stride_along(expr.access, last)) == 1;
   });
 }
 
 // Of a scheduled kernel: the SIMD loop runs along neighbouring windows, unless those are few and long, or start
 // anywhere, so that it would read single elements.
-bool runs_across(const Kernel& kernel) {
-  const int inner = parallel_axes(kernel) - 1;
-  return kernel.axes.back().extent < 8 || (inner >= 0 && kernel.axes[inner].extent >= 8 && !starts_anywhere(kernel));
+bool runs_across(const GroupKernel& kernel) {
+  const int inner = kernel.parallel - 1;
+  return extent_of(kernel.symbols.back()) < 8 ||
+         (inner >= 0 && extent_of(kernel, inner) >= 8 && !starts_anywhere(kernel));
 }
 
 const ParameterTable& choices_of_windows() {
@@ -119,8 +115,8 @@ const ParameterTable& choices_of_windows() {
 
 std::vector<ParameterRange> space_of_windows(const LoweredGroup& group, const DeviceDescription& device) {
   std::vector<ParameterRange> ranges = space(group, device);
-  if (std::any_of(group.kernel.axes.begin(), group.kernel.axes.end(),
-                  [](const flat::Axis& axis) { return axis.kind == AxisKind::kReduce && axis.extent >= 8; })) {
+  if (std::any_of(group.kernel.symbols.begin() + group.kernel.parallel, group.kernel.symbols.end(),
+                  [](const kernel::SymbolInfo& axis) { return extent_of(axis) >= 8; })) {
     ranges.push_back(choices_of_windows().range("across"));  // shorter windows are never what the SIMD loop runs along
     ranges.back().unsaid = runs_across(prepared(group, {}).group.kernel) ? 1 : 0;
   }
@@ -129,9 +125,9 @@ std::vector<ParameterRange> space_of_windows(const LoweredGroup& group, const De
 
 ScheduledGroup lower_windows(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   Prepared made = prepared(std::move(group), parameters);
-  Kernel& kernel = made.group.kernel;
+  GroupKernel& kernel = made.group.kernel;
   const bool across = parameters.contains("across") ? parameters.at("across") != 0 : runs_across(kernel);
-  made.hints.folds_inside = across && std::any_of(kernel.axes.begin(), kernel.axes.end(), is_folded);
+  made.hints.folds_inside = across && kernel.parallel < axis_count(kernel);
   name_windows(kernel);
   return scheduled(std::move(made));
 }
@@ -146,10 +142,10 @@ std::vector<ParameterRange> space_of_bags(const LoweredGroup&, const DeviceDescr
 // The SIMD loop runs along the columns; were it to run along the bags, none could end before the longest axis does.
 ScheduledGroup lower_bags(LoweredGroup group, const Parameters&, const DeviceDescription&) {
   Prepared made{std::move(group), {}};
-  Kernel& kernel = made.group.kernel;
+  GroupKernel& kernel = made.group.kernel;
   order_by_stride(kernel);
-  const int inner = parallel_axes(kernel) - 1, entries = static_cast<int>(kernel.axes.size()) - 1;
-  if (kernel.axes.back().kind == AxisKind::kReduce) {
+  const int inner = kernel.parallel - 1, entries = axis_count(kernel) - 1;
+  if (is_serial(kernel, entries)) {
     made.hints.folds_inside = inner > 0;
     if (inner == 0) made.hints.contiguous_axis = entries;
   }

@@ -4,38 +4,28 @@
 #include <limits>
 #include <set>
 
-#include "ir/numbers.hpp"
+#include "kernel/builder.hpp"
+#include "plan/axes.hpp"
+#include "support/error.hpp"
 
 namespace kw::cpu {
 
-using namespace plan::flat;
+using namespace plan;
 
 namespace {
-
-template <typename Visit>
-void for_each_index(Kernel& kernel, Visit&& visit) {
-  const auto visit_access = [&](Access& access) {
-    visit(access.index);
-    for (Guard& guard : access.guards) visit(guard.index);
-  };
-  for (Expr& expr : kernel.exprs)
-    if (expr.kind != ExprKind::kConstant && expr.kind != ExprKind::kOp) visit_access(expr.access);
-  for (Store& store : kernel.stores) visit_access(store.access);
-}
 
 // --- Splitting axes ---
 
 // The positions at which the indices cut the axis: {1, …, extent}, each a multiple of the one before; {1, extent} where
 // it cannot be split.
-std::vector<int64_t> cuts_of(Kernel& kernel, int axis) {
-  const int64_t extent = kernel.axes[axis].extent;
+std::vector<int64_t> cuts_of(const GroupKernel& kernel, int axis) {
+  const int64_t extent = extent_of(kernel, axis);
   std::set<int64_t> cuts{1, extent};
-  for_each_index(kernel, [&](Index& index) {
-    for (IndexTerm& term : index.terms) {
-      if (term.axis != axis) continue;
-      if (term.modulus && term.divisor * term.modulus >= extent) term.modulus = 0;
-      if (term.divisor < extent) cuts.insert(term.divisor);
-      if (term.modulus) cuts.insert(term.divisor * term.modulus);
+  for_each_index(kernel, [&](const Index& index) {
+    for (const kernel::Digit& digit : kernel::digits_of(index)) {
+      if (digit.axis != axis) continue;
+      cuts.insert(digit.divisor);
+      if (digit.modulus) cuts.insert(digit.divisor * digit.modulus);
     }
   });
   std::vector<int64_t> chain(cuts.begin(), cuts.end());
@@ -51,43 +41,35 @@ std::string name_of_part(const std::string& axis, size_t part, size_t parts) {
 }
 
 // Replaces axis by chain.size() − 1 axes, outermost first.
-void split_axis(Kernel& kernel, LoopHints& hints, int axis, const std::vector<int64_t>& chain) {
+void split_axis(GroupKernel& kernel, LoopHints& hints, int axis, const std::vector<int64_t>& chain) {
   const size_t parts = chain.size() - 1;
   const int shift = static_cast<int>(parts) - 1;
   if (hints.contiguous_axis == axis) hints.contiguous_axis = -1;
   if (hints.contiguous_axis > axis) hints.contiguous_axis += shift;
-  const Axis whole = kernel.axes[axis];
-  std::vector<Axis> replacement;
-  for (size_t part = 0; part < parts; ++part) {
-    Axis piece = whole;
-    piece.name = name_of_part(whole.name, part, parts);
-    piece.extent = chain[parts - part] / chain[parts - part - 1];
-    replacement.push_back(piece);
-  }
-  for_each_index(kernel, [&](Index& index) {
-    std::vector<IndexTerm> terms;
-    for (const IndexTerm& term : index.terms) {
-      if (term.axis != axis) {
-        terms.push_back(term);
-        if (term.axis > axis) terms.back().axis += shift;
-        continue;
-      }
-      const int64_t end = term.modulus ? term.divisor * term.modulus : whole.extent;
-      for (size_t part = 0; part < parts; ++part) {
-        const int64_t low = chain[parts - part - 1];
-        if (low >= term.divisor && low < end)
-          terms.push_back({axis + static_cast<int>(part), term.coefficient * (low / term.divisor), 1, 0});
-      }
+  std::vector<kernel::SymbolInfo> axes;
+  std::vector<Index> replacement;
+  for (int old = 0; old < axis_count(kernel); ++old) {
+    const kernel::SymbolInfo& whole = kernel.symbols[old];
+    if (old != axis) {
+      replacement.push_back(kernel::symbol_index(static_cast<int>(axes.size())));
+      axes.push_back(whole);
+      continue;
     }
-    index.terms = std::move(terms);
-  });
-  kernel.axes.erase(kernel.axes.begin() + axis);
-  kernel.axes.insert(kernel.axes.begin() + axis, replacement.begin(), replacement.end());
+    Index sum;
+    for (size_t part = 0; part < parts; ++part) {
+      const int64_t low = chain[parts - part - 1];
+      sum = sum + kernel::symbol_index(static_cast<int>(axes.size())) * low;
+      axes.push_back(axis_of(name_of_part(whole.name, part, parts), chain[parts - part] / low));
+    }
+    replacement.push_back(std::move(sum));
+  }
+  const int parallel = kernel.parallel + (is_serial(kernel, axis) ? 0 : shift);
+  KW_ASSERT(replace_axes(kernel, std::move(axes), parallel, replacement), "an axis is cut where its digits are");
 }
 
-void split_axes(Kernel& kernel, LoopHints& hints) {
-  for (int axis = static_cast<int>(kernel.axes.size()) - 1; axis >= 0; --axis) {
-    if (kernel.axes[axis].extent <= 1 || kernel.axes[axis].kind == AxisKind::kScan) continue;  // a scan walks one loop
+void split_axes(GroupKernel& kernel, LoopHints& hints) {
+  for (int axis = axis_count(kernel) - 1; axis >= 0; --axis) {
+    if (extent_of(kernel, axis) <= 1 || axis == scan_axis_of(kernel)) continue;  // a scan walks one loop
     const std::vector<int64_t> chain = cuts_of(kernel, axis);
     if (chain.size() > 2) split_axis(kernel, hints, axis, chain);
   }
@@ -97,67 +79,58 @@ void split_axes(Kernel& kernel, LoopHints& hints) {
 
 // Stride of an access along the axis; 0 also where it depends on the axis otherwise than by a multiple.
 int64_t plain_stride(const Index& index, int axis) {
-  int64_t stride = 0;
-  for (const IndexTerm& term : index.terms) {
-    if (term.axis != axis) continue;
-    if (term.divisor != 1 || term.modulus != 0) return 0;
-    stride += term.coefficient;
-  }
-  return stride;
+  for (const kernel::Digit& digit : kernel::digits_of(index))
+    if (digit.axis == axis && !digit.is_plain()) return 0;
+  return kernel::stride_along(index, axis);
 }
 
 // `inner` becomes the end of `outer`: outer · extent + inner. Where an index has both in that ratio they are one term.
-void join_axes(Kernel& kernel, LoopHints& hints, int outer, int inner) {
-  const int64_t extent = kernel.axes[inner].extent;
-  for_each_index(kernel, [&](Index& index) {
-    const int64_t outer_stride = plain_stride(index, outer), inner_stride = plain_stride(index, inner);
-    std::vector<IndexTerm> terms;
-    if (inner_stride != 0 && outer_stride == inner_stride * extent) {
-      terms.push_back({outer, inner_stride, 1, 0});
-      std::erase_if(index.terms, [&](const IndexTerm& term) { return term.axis == outer || term.axis == inner; });
-    }
-    for (IndexTerm term : index.terms) {
-      if (term.axis == outer) term.divisor *= extent;
-      if (term.axis == inner)
-        term = {outer, term.coefficient, term.divisor, term.modulus != 0 ? term.modulus : extent / term.divisor};
-      terms.push_back(term);
-    }
-    for (IndexTerm& term : terms)
-      if (term.axis > inner) --term.axis;
-    index.terms = std::move(terms);
-  });
-  Axis& axis = kernel.axes[outer];
+void join_axes(GroupKernel& kernel, LoopHints& hints, int outer, int inner) {
+  const int64_t extent = extent_of(kernel, inner);
+  std::vector<kernel::SymbolInfo> axes = kernel.symbols;
+  std::string name = axes[outer].name;
   const std::string part = "outer_";
-  if (axis.name.starts_with(part) && kernel.axes[inner].name == "inner_" + axis.name.substr(part.size()))
-    axis.name = axis.name.substr(part.size());
-  axis.extent *= extent;
-  kernel.axes.erase(kernel.axes.begin() + inner);
+  if (name.starts_with(part) && axes[inner].name == "inner_" + name.substr(part.size()))
+    name = name.substr(part.size());
+  axes[outer] = axis_of(name, extent_of(axes[outer]) * extent);
+  axes.erase(axes.begin() + inner);
+  const int place = outer - (outer > inner);
+  std::vector<kernel::SymbolRange> ranges(axes.size());
+  ranges[place] = axes[place].range;
+  const Index joined = kernel::symbol_index(place);
+  std::vector<Index> replacement;
+  for (int old = 0; old < axis_count(kernel); ++old)
+    replacement.push_back(old == outer   ? kernel::floor_divide(joined, extent, ranges)
+                          : old == inner ? kernel::modulo(joined, extent, ranges)
+                                         : kernel::symbol_index(old - (old > inner)));
+  const int parallel = kernel.parallel - 1;
+  KW_ASSERT(replace_axes(kernel, std::move(axes), parallel, replacement), "the inner axis is cut where it divides");
   if (hints.contiguous_axis == inner) hints.contiguous_axis = -1;
   if (hints.contiguous_axis > inner) --hints.contiguous_axis;
 }
 
-bool can_gather(const Kernel& kernel) {
+bool can_gather(const GroupKernel& kernel) {
   return std::all_of(kernel.buffers.begin(), kernel.buffers.end(),
-                     [](const Buffer& buffer) { return size_of(buffer.dtype) >= 4; });
+                     [](const kernel::Buffer& buffer) { return size_of(buffer.dtype) >= 4; });
 }
 
 // A parallel axis along which all stores are contiguous but that is short goes on along the axis that continues it in
 // memory, where there is one: gathered loads then cost less than a short loop.
-bool join_short_axis(Kernel& kernel, LoopHints& hints) {
+bool join_short_axis(GroupKernel& kernel, LoopHints& hints) {
   const auto strides_are = [&](int axis, int64_t stride) {
     return std::all_of(kernel.stores.begin(), kernel.stores.end(),
-                       [&](const Store& store) { return plain_stride(store.access.index, axis) == stride; });
+                       [&](const Store& store) { return plain_stride(index_of(store.access), axis) == stride; });
   };
-  const auto exact = [&](const IndexTerm& term, int64_t extent) { return extent % term.divisor == 0; };
-  for (int inner = 0; inner < static_cast<int>(kernel.axes.size()); ++inner) {
-    const int64_t extent = kernel.axes[inner].extent;
+  for (int inner = 0; inner < axis_count(kernel); ++inner) {
+    const int64_t extent = extent_of(kernel, inner);
     if (extent <= 1 || extent >= kShort || !strides_are(inner, 1)) continue;
     bool divides = true;
-    for_each_index(kernel, [&](Index& index) {
-      for (const IndexTerm& term : index.terms) divides = divides && (term.axis != inner || exact(term, extent));
+    for_each_index(kernel, [&](const Index& index) {
+      for (const kernel::Digit& digit : kernel::digits_of(index))
+        divides = divides && (digit.axis != inner || extent % digit.divisor == 0);
     });
-    for (int outer = 0; divides && outer < static_cast<int>(kernel.axes.size()); ++outer) {
-      if (outer == inner || kernel.axes[outer].extent <= 1 || !strides_are(outer, extent)) continue;
+    for (int outer = 0; divides && outer < axis_count(kernel); ++outer) {
+      if (outer == inner || extent_of(kernel, outer) <= 1 || !strides_are(outer, extent)) continue;
       join_axes(kernel, hints, outer, inner);
       return true;
     }
@@ -165,55 +138,35 @@ bool join_short_axis(Kernel& kernel, LoopHints& hints) {
   return false;
 }
 
-void join_short_axes(Kernel& kernel, LoopHints& hints) {
+void join_short_axes(GroupKernel& kernel, LoopHints& hints) {
   if (kernel.stores.empty() || !can_gather(kernel) || scatters(kernel)) return;
-  for (const Axis& axis : kernel.axes)
-    if (axis.kind != AxisKind::kParallel) return;
+  if (kernel.parallel < axis_count(kernel)) return;
   while (join_short_axis(kernel, hints)) continue;
 }
 
 // --- Expressions ---
 
-bool same_access(const Access& a, const Access& b) {
-  return a.buffer == b.buffer && a.index == b.index && a.guards == b.guards && same_bits(a.otherwise, b.otherwise);
-}
-
-bool same(const Expr& a, const Expr& b) {
-  if (a.kind != b.kind || a.dtype != b.dtype || a.operands != b.operands) return false;
-  switch (a.kind) {
-    case ExprKind::kConstant: return same_bits(a.number, b.number) && a.integer == b.integer;
-    case ExprKind::kIndex: return a.access.index == b.access.index;
-    case ExprKind::kLoad:
-    case ExprKind::kGather: return same_access(a.access, b.access);
-    case ExprKind::kOp: return a.op == b.op;
-    case ExprKind::kScatter: return a.reduce == b.reduce && a.overwrites == b.overwrites;
-    case ExprKind::kReduce:
-    case ExprKind::kScan:
-      return a.reduce == b.reduce && a.component == b.component && a.integer == b.integer &&
-             a.access.guards == b.access.guards;
-  }
-  return false;
-}
-
 class Expander {
  public:
-  Expander(const Kernel& source, const LoopHints& hints) : source_(source) {
+  Expander(const GroupKernel& source, const LoopHints& hints) : source_(source) {
     result_.kernel = source;
     result_.hints = hints;
     result_.kernel.exprs.clear();
-    for (const Axis& axis : source.axes)
-      if (axis.kind == AxisKind::kReduce) reduced_elements_ *= axis.extent;
+    for (int axis = source.parallel; axis < axis_count(source); ++axis)
+      if (is_folded(source, axis)) folded_.push_back(axis);
+    for (const kernel::Symbol axis : folded_) reduced_elements_ *= extent_of(source, axis);
   }
 
   Simplified run() {
     std::vector<ExprId> moved;
     for (const Expr& old : source_.exprs) {
       Expr expr = old;
-      for (ExprId& operand : expr.operands) operand = moved[operand];
+      kernel::renumber(expr, moved);
       moved.push_back(expr.kind == ExprKind::kReduce ? expand(expr) : intern(std::move(expr)));
     }
     for (Store& store : result_.kernel.stores) {
       store.value = moved[store.value];
+      kernel::renumber(store.access, moved);
       const DType stored = result_.kernel.buffers[store.access.buffer].dtype;
       const Expr& value = result_.kernel.exprs[store.value];
       const bool narrowed = value.kind == ExprKind::kOp && value.op == ScalarOp::kCast && value.dtype == stored;
@@ -227,14 +180,10 @@ class Expander {
 
  private:
   ExprId intern(Expr expr) {
-    std::vector<Expr>& exprs = result_.kernel.exprs;
-    for (size_t id = 0; id < exprs.size(); ++id) {
-      if (!same(exprs[id], expr)) continue;
-      if (exprs[id].name.empty()) exprs[id].name = expr.name;
-      return static_cast<ExprId>(id);
-    }
-    exprs.push_back(std::move(expr));
-    return static_cast<ExprId>(exprs.size() - 1);
+    const std::string name = expr.name;
+    const ExprId id = table_.insert(result_.kernel, std::move(expr));
+    if (std::string& known = result_.kernel.exprs[id].name; known.empty()) known = name;
+    return id;
   }
 
   // What is only moved and chosen, in the 16 or 8 bits that it was loaded with and is stored with; kNoExpr where
@@ -279,6 +228,7 @@ class Expander {
     expr.reduce = op;
     expr.dtype = dtype;
     expr.operands = std::move(operands);
+    expr.axes = folded_;
     expr.name = std::move(name);
     return intern(std::move(expr));
   }
@@ -286,7 +236,7 @@ class Expander {
   ExprId expand(const Expr& expr) {
     const ExprId x = expr.operands[0];
     if (expr.reduce == ReduceOp::kAny || expr.reduce == ReduceOp::kAll) return any_or_all(expr);
-    if (!expr.access.guards.empty()) return intern(expr);
+    if (expr.access.mask != kNoExpr) return intern(expr);
     const bool from_f64 = dtype(x) == DType::f64;
     switch (expr.reduce) {
       case ReduceOp::kSum:
@@ -326,7 +276,8 @@ class Expander {
     fold.dtype = DType::i32;
     fold.name = expr.reduce == ReduceOp::kAny ? "any_holds" : "all_hold";
     fold.operands = {cast(holds, DType::i32)};
-    fold.access.guards = expr.access.guards;
+    fold.access.mask = expr.access.mask;
+    fold.axes = folded_;
     const ExprId extreme = intern(std::move(fold));
     return cast(op(ScalarOp::kGreater, DType::b1, {extreme, whole(0, DType::i32)}, expr.name), expr.dtype);
   }
@@ -350,11 +301,10 @@ class Expander {
     place.kind = ExprKind::kIndex;
     place.dtype = dtype;
     int64_t size = 1;
-    for (int axis = static_cast<int>(source_.axes.size()); axis-- > 0;) {
-      const Axis& one = source_.axes[axis];
-      if (one.kind != AxisKind::kReduce) continue;
-      if (one.extent > 1) place.access.index.terms.insert(place.access.index.terms.begin(), {axis, size, 1, 0});
-      size *= one.extent;
+    for (auto axis = folded_.rbegin(); axis != folded_.rend(); ++axis) {
+      const int64_t extent = extent_of(source_, *axis);
+      if (extent > 1) place.index = kernel::symbol_index(*axis) * size + place.index;
+      size *= extent;
     }
     return intern(std::move(place));
   }
@@ -422,13 +372,16 @@ class Expander {
     if (expr.kind == ExprKind::kReduce || expr.kind == ExprKind::kConstant) return id;
     const auto drop = [&](Index& index) {
       std::erase_if(index.terms,
-                    [&](const IndexTerm& term) { return result_.kernel.axes[term.axis].kind == AxisKind::kReduce; });
+                    [&](const kernel::IndexTerm& term) { return is_folded(source_, kernel::digit_of(term)->axis); });
     };
-    drop(expr.access.index);
-    for (Guard& guard : expr.access.guards) drop(guard.index);
+    drop(expr.index);
+    for (kernel::Coordinate& coordinate : expr.access.coordinates) {
+      drop(coordinate.index);
+      if (coordinate.value != kNoExpr) coordinate.value = at_first_position(coordinate.value);
+    }
+    if (expr.access.mask != kNoExpr) expr.access.mask = at_first_position(expr.access.mask);
     for (ExprId& operand : expr.operands) operand = at_first_position(operand);
-    const Expr& original = result_.kernel.exprs[id];
-    if (same(expr, original)) return id;
+    if (kernel::is_same(expr, result_.kernel.exprs[id])) return id;
     if (!expr.name.empty()) expr.name = "first_" + expr.name;
     return intern(std::move(expr));
   }
@@ -456,21 +409,24 @@ class Expander {
     return cast(reduce(sum_of(from_f64), DType::f64, {square}, "exact_squares"), expr.dtype, expr.name);
   }
 
-  const Kernel& source_;
+  const GroupKernel& source_;
   Simplified result_;
+  kernel::ExprTable table_;
+  std::vector<kernel::Symbol> folded_;
   int64_t reduced_elements_ = 1;
 };
 
 }  // namespace
 
-void drop_unit_axes(Kernel& kernel) {
-  for_each_index(kernel, [&](Index& index) {
-    std::erase_if(index.terms, [&](const IndexTerm& term) { return kernel.axes[term.axis].extent <= 1; });
-  });
+void drop_unit_axes(GroupKernel& kernel) {
+  std::vector<Index> replacement;
+  for (int axis = 0; axis < axis_count(kernel); ++axis)
+    replacement.push_back(extent_of(kernel, axis) <= 1 ? Index(0) : kernel::symbol_index(axis));
+  KW_ASSERT(replace_axes(kernel, kernel.symbols, kernel.parallel, replacement), "axes of one point leave indices");
 }
 
-Simplified simplify(const Kernel& kernel, const LoopHints& hints) {
-  Kernel copy = kernel;
+Simplified simplify(const GroupKernel& kernel, const LoopHints& hints) {
+  GroupKernel copy = kernel;
   LoopHints moved = hints;
   drop_unit_axes(copy);
   split_axes(copy, moved);

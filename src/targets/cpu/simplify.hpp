@@ -16,7 +16,7 @@
 
 #include <vector>
 
-#include "plan/flat_kernel.hpp"
+#include "plan/group_kernel.hpp"
 #include "targets/cpu/loop_hints.hpp"
 
 namespace kw::cpu {
@@ -24,13 +24,13 @@ namespace kw::cpu {
 constexpr int64_t kShort = 8;  // SIMD along fewer elements than this gains nothing
 
 struct Simplified {
-  plan::flat::Kernel kernel;
+  plan::GroupKernel kernel;
   LoopHints hints;
 };
 
 // Axes of extent 1 leave every index.
-void drop_unit_axes(plan::flat::Kernel& kernel);
+void drop_unit_axes(plan::GroupKernel& kernel);
 
-Simplified simplify(const plan::flat::Kernel& kernel, const LoopHints& hints);
+Simplified simplify(const plan::GroupKernel& kernel, const LoopHints& hints);
 
 }  // namespace kw::cpu

@@ -4,7 +4,7 @@
 
 #include "plan/axes.hpp"
 #include "plan/group_kinds.hpp"
-#include "plan/lifted_kernel.hpp"
+#include "plan/group_tiles.hpp"
 #include "targets/triton/schedulers.hpp"
 
 namespace kw::triton {
@@ -13,17 +13,14 @@ using namespace plan;
 
 namespace {
 
-using flat::AxisKind;
-using flat::Kernel;
-
 constexpr int64_t kLanes = 1024;  // of a program at the most: columns times entries at once
 constexpr int64_t kEntries = 16;  // at once
 
 Parameters defaults(const LoweredGroup& group, const DeviceDescription&) {
-  Kernel kernel = group.kernel;
+  GroupKernel kernel = group.kernel;
   order_by_stride(kernel);
-  const int inner = parallel_axes(kernel) - 1;
-  const int64_t columns = inner < 0 ? 1 : std::min<int64_t>(next_power_of_two(kernel.axes[inner].extent), 256);
+  const int inner = kernel.parallel - 1;
+  const int64_t columns = inner < 0 ? 1 : std::min<int64_t>(next_power_of_two(extent_of(kernel, inner)), 256);
   const int64_t entries = std::min({kEntries, kLanes / columns, next_power_of_two(reduce_points(kernel))});
   return {
       {"x_block", columns}, {"r_block", entries}, {"num_warps", std::clamp<int64_t>(columns * entries / 128, 1, 4)}};
@@ -55,19 +52,19 @@ std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription&)
 }
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
-  Kernel& kernel = group.kernel;
+  GroupKernel& kernel = group.kernel;
   order_by_stride(kernel);
   const ParameterTable& table = takes();
-  const int inner = parallel_axes(kernel) - 1;
+  const int inner = kernel.parallel - 1;
   lower::KernelSchedule schedule = in_single_points(kernel, table.read(parameters, "num_warps"));
   schedule.cache_hints = true;
-  for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis) {
-    const flat::Axis& one = kernel.axes[axis];
+  for (int axis = 0; axis < axis_count(kernel); ++axis) {
+    const int64_t extent = extent_of(kernel, axis);
     const auto width = [&](std::string_view name) {
-      return std::min(table.read(parameters, name), next_power_of_two(one.extent));
+      return std::min(table.read(parameters, name), next_power_of_two(extent));
     };
-    if (axis == inner && inner > 0) schedule.axes[axis] = in_blocks(one, width("x_block"));
-    if (one.kind != AxisKind::kReduce || width("r_block") >= one.extent) continue;
+    if (axis == inner && inner > 0) schedule.axes[axis] = in_blocks(kernel, axis, width("x_block"));
+    if (!is_serial(kernel, axis) || width("r_block") >= extent) continue;
     schedule.axes[axis] = in_loop(width("r_block"));
     schedule.axes[axis].stops = true;
   }

@@ -13,7 +13,7 @@ namespace kw::triton {
 // in memory; 0 where rows cannot be spread: a reduction whose parts do not combine in floating point, or more programs
 // a row than are sure to run at once on the device. `kept_loads`: tensors that a program keeps of each element of its
 // block.
-int64_t choose_cooperative_block(const plan::flat::Kernel& kernel, int kept_loads, const DeviceDescription& device);
+int64_t choose_cooperative_block(const plan::GroupKernel& kernel, int kept_loads, const DeviceDescription& device);
 
 // The tile program of rows that blocks of at most `block` elements share, and its scratch tensors; nullopt: they
 // cannot.

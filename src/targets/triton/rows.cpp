@@ -5,8 +5,8 @@
 #include "plan/axes.hpp"
 #include "plan/estimate.hpp"
 #include "plan/group_kinds.hpp"
-#include "plan/lift.hpp"
-#include "plan/lifted_kernel.hpp"
+#include "plan/embedding.hpp"
+#include "plan/group_tiles.hpp"
 #include "plan/split.hpp"
 #include "targets/triton/cooperative_rows.hpp"
 #include "targets/triton/schedulers.hpp"
@@ -16,9 +16,6 @@ namespace kw::triton {
 using namespace plan;
 
 namespace {
-
-using flat::AxisKind;
-using flat::Kernel;
 
 // How a group's rows lie in memory, after ordering and coalescing.
 struct Rows {
@@ -41,21 +38,21 @@ struct Rows {
 
 constexpr int64_t kMostParts = 16;  // partial results that each thread of a launch's last program takes
 
-void prepare(Kernel& kernel) {
+void prepare(GroupKernel& kernel) {
   order_by_stride(kernel);
   coalesce(kernel);
 }
 
-int loads_under_reductions(const Kernel& kernel) {
+int loads_under_reductions(const GroupKernel& kernel) {
   std::vector<bool> folded(kernel.exprs.size(), false);
   int loads = 0;
   for (size_t id = kernel.exprs.size(); id-- > 0;) {
     const auto& expr = kernel.exprs[id];
-    if (folded[id] || expr.kind == flat::ExprKind::kReduce)
-      for (flat::ExprId operand : expr.operands) folded[operand] = true;
-    if (!folded[id] || !flat::is_load(expr)) continue;
-    for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis)
-      if (uses_axis(expr.access, axis)) {
+    if (folded[id] || expr.kind == ExprKind::kReduce)
+      for (ExprId part : made_of(kernel, expr)) folded[part] = true;
+    if (!folded[id] || !is_load(expr)) continue;
+    for (int axis = kernel.parallel; axis < axis_count(kernel); ++axis)
+      if (uses_axis(kernel, expr.access, axis)) {
         ++loads;
         break;
       }
@@ -63,27 +60,26 @@ int loads_under_reductions(const Kernel& kernel) {
   return loads;
 }
 
-Rows rows_of(const Kernel& kernel) {
+Rows rows_of(const GroupKernel& kernel) {
   Rows rows;
-  rows.parallel = parallel_axes(kernel);
+  rows.parallel = kernel.parallel;
   rows.count = parallel_points(kernel);
   rows.length = reduce_points(kernel);
   rows.full = stores_over_reduce_axes(kernel);
   rows.again = rows.full || !reductions_are_independent(kernel);
-  rows.moments = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
-    return expr.kind == flat::ExprKind::kReduce && expr.reduce == flat::ReduceOp::kMoments;
+  rows.moments = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
+    return expr.kind == ExprKind::kReduce && expr.reduce == ReduceOp::kMoments;
   });
   rows.several_passes = rows.again || rows.moments ||
-                        std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
-                          return expr.kind == flat::ExprKind::kReduce && expr.reduce == flat::ReduceOp::kMaxSumExp;
+                        std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
+                          return expr.kind == ExprKind::kReduce && expr.reduce == ReduceOp::kMaxSumExp;
                         });
   bool decided = false;
   for (const auto& one : traffic_of(kernel)) {
     bool reduce = false;
-    for (int axis = rows.parallel; axis < static_cast<int>(kernel.axes.size()); ++axis)
-      reduce |= uses_axis(*one.access, axis);
+    for (int axis = rows.parallel; axis < axis_count(kernel); ++axis) reduce |= uses_axis(kernel, *one.access, axis);
     if (decided || !reduce || one.is_store) continue;
-    for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis)
+    for (int axis = 0; axis < axis_count(kernel); ++axis)
       if (stride_along(*one.access, axis) == 1) {
         rows.along_rows = axis >= rows.parallel;
         rows.element_size = one.element_size;
@@ -94,20 +90,18 @@ Rows rows_of(const Kernel& kernel) {
   for (const auto& one : traffic_of(kernel)) {
     const auto uses_one_of = [&](int first, int last) {
       for (int axis = first; axis < last; ++axis)
-        if (uses_axis(*one.access, axis)) return true;
+        if (uses_axis(kernel, *one.access, axis)) return true;
       return false;
     };
-    if (rows.parallel == 0 || !uses_one_of(rows.parallel, static_cast<int>(kernel.axes.size()))) continue;
-    if (uses_axis(*one.access, rows.parallel - 1)) ++rows.streams;
+    if (rows.parallel == 0 || !uses_one_of(rows.parallel, axis_count(kernel))) continue;
+    if (uses_axis(kernel, *one.access, rows.parallel - 1)) ++rows.streams;
     else if (!one.is_store && uses_one_of(0, rows.parallel - 1)) ++rows.broadcast_loads;
   }
-  const auto axes = flat::axes_of_exprs(kernel);
+  const auto axes = kernel::dependences(kernel);
+  const std::vector<bool> values = values_of(kernel);
   for (size_t id = 0; id < kernel.exprs.size(); ++id)
-    for (int axis = rows.parallel; axis < static_cast<int>(kernel.axes.size()); ++axis)
-      if (axes[id][axis]) {
-        rows.weight += weight_of(kernel.exprs[id]);
-        break;
-      }
+    if (values[id] && std::any_of(axes[id].begin() + rows.parallel, axes[id].end(), [](bool one) { return one; }))
+      rows.weight += weight_of(kernel.exprs[id]);
   rows.kept_loads = loads_under_reductions(kernel);
   return rows;
 }
@@ -132,9 +126,9 @@ int64_t warps_for(int64_t tile) {
 // four rows of 1024 took 1.1 times as long for a softmax, 1.4 times for two.
 int64_t warps_for_passes(int64_t tile) { return tile <= 1024 ? 2 : tile <= 4096 ? 4 : tile / 1024; }
 
-int64_t inner_parallel_extent(const Kernel& kernel) {
-  const int parallel = parallel_axes(kernel);
-  return parallel == 0 ? 1 : kernel.axes[parallel - 1].extent;
+int64_t inner_parallel_extent(const GroupKernel& kernel) {
+  const int parallel = kernel.parallel;
+  return parallel == 0 ? 1 : extent_of(kernel, parallel - 1);
 }
 
 // The longest block of which a row is a whole number, but for little: what is computed in padded lanes is computed in
@@ -147,16 +141,16 @@ int64_t block_without_padding(int64_t length) {
 
 // Shortens the blocks of a looped row until a thread has registers for what it keeps of each of its elements: loads,
 // and accumulators but for the counts of moments.
-void leave_registers(const Kernel& kernel, const Rows& rows, Parameters& chosen) {
+void leave_registers(const GroupKernel& kernel, const Rows& rows, Parameters& chosen) {
   constexpr int64_t kRegistersOfUnit = 65536, kMostRegisters = 255, kOther = 16, kLeastBlock = 1024;
   constexpr double kLongFormula = 40;
   int64_t kept = std::max(1, rows.kept_loads);
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const auto& expr = kernel.exprs[id];
-    if (expr.kind != flat::ExprKind::kReduce ||
-        flat::siblings_of(kernel, static_cast<flat::ExprId>(id)).front() != static_cast<flat::ExprId>(id))
+    if (expr.kind != ExprKind::kReduce ||
+        siblings_of(kernel, static_cast<ExprId>(id)).front() != static_cast<ExprId>(id))
       continue;
-    kept += expr.reduce <= flat::ReduceOp::kAll ? 1 : 2;
+    kept += expr.reduce <= ReduceOp::kAll ? 1 : 2;
   }
   if (rows.weight >= kLongFormula) kept += 4;  // on its way
   const int64_t threads = 32 * chosen["num_warps"],
@@ -167,12 +161,12 @@ void leave_registers(const Kernel& kernel, const Rows& rows, Parameters& chosen)
 
 // Rows side by side that a program should have so that what it stores fills a sector of memory: more than one where
 // results lie across the rows that are read.
-int64_t rows_of_a_sector(const Kernel& kernel, const Rows& rows) {
+int64_t rows_of_a_sector(const GroupKernel& kernel, const Rows& rows) {
   constexpr int64_t kSectorBytes = 32;
   if (!rows.full || rows.parallel == 0) return 1;
-  const auto is_whole = [&](const flat::Access& access) {
-    for (int axis = rows.parallel; axis < static_cast<int>(kernel.axes.size()); ++axis)
-      if (uses_axis(access, axis)) return true;
+  const auto is_whole = [&](const Access& access) {
+    for (int axis = rows.parallel; axis < axis_count(kernel); ++axis)
+      if (uses_axis(kernel, access, axis)) return true;
     return false;
   };
   for (const auto& one : traffic_of(kernel))
@@ -182,7 +176,8 @@ int64_t rows_of_a_sector(const Kernel& kernel, const Rows& rows) {
   return 1;
 }
 
-void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
+void choose_along_rows(const GroupKernel& kernel, const Rows& rows, Parameters& chosen,
+                       const DeviceDescription& device) {
   const int64_t width = next_power_of_two(rows.length);
   // Arithmetic this heavy takes longer than the memory; below it padded lanes cost nothing.
   if (!rows.again && rows.weight >= 20 && width <= 4096 && width * 4 > rows.length * 5 && rows.length > 64) {
@@ -228,26 +223,26 @@ void choose_along_rows(const Kernel& kernel, const Rows& rows, Parameters& chose
 
 // Values that all reductions together keep for each lane until the end: argmax keeps the place too, moments a mean and
 // a count.
-int64_t accumulators_of(const Kernel& kernel) {
+int64_t accumulators_of(const GroupKernel& kernel) {
   int64_t count = 0;
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const auto& expr = kernel.exprs[id];
-    if (expr.kind != flat::ExprKind::kReduce ||
-        flat::siblings_of(kernel, static_cast<flat::ExprId>(id)).front() != static_cast<flat::ExprId>(id))
+    if (expr.kind != ExprKind::kReduce ||
+        siblings_of(kernel, static_cast<ExprId>(id)).front() != static_cast<ExprId>(id))
       continue;
-    count += expr.reduce <= flat::ReduceOp::kAll ? 1 : expr.reduce == flat::ReduceOp::kMoments ? 3 : 2;
+    count += expr.reduce <= ReduceOp::kAll ? 1 : expr.reduce == ReduceOp::kMoments ? 3 : 2;
   }
   return count;
 }
 
-bool finds_places(const Kernel& kernel) {
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
-    return expr.kind == flat::ExprKind::kReduce &&
-           (expr.reduce == flat::ReduceOp::kArgMax || expr.reduce == flat::ReduceOp::kArgMin);
+bool finds_places(const GroupKernel& kernel) {
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
+    return expr.kind == ExprKind::kReduce && (expr.reduce == ReduceOp::kArgMax || expr.reduce == ReduceOp::kArgMin);
   });
 }
 
-void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
+void choose_across_rows(const GroupKernel& kernel, const Rows& rows, Parameters& chosen,
+                        const DeviceDescription& device) {
   const int64_t inner = inner_parallel_extent(kernel);
   const int64_t width = next_power_of_two(rows.length);
   const int64_t tile = rows.full ? 8192 : 4096;
@@ -301,11 +296,11 @@ int64_t wanted_parts(const Rows& rows, int64_t x_block, const DeviceDescription&
 }
 
 // Windows alone leave something of a row out of folds for which nothing stands.
-bool is_reduction_of_rows(const LoweredGroup& group) { return is_reduction(group) && can_lift(group.kernel); }
-bool is_normalisation_of_rows(const LoweredGroup& group) { return is_normalisation(group) && can_lift(group.kernel); }
+bool is_reduction_of_rows(const LoweredGroup& group) { return is_reduction(group) && can_embed(group.kernel); }
+bool is_normalisation_of_rows(const LoweredGroup& group) { return is_normalisation(group) && can_embed(group.kernel); }
 
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
-  Kernel kernel = group.kernel;
+  GroupKernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
   Parameters chosen;
@@ -363,7 +358,7 @@ const ParameterTable& takes() {
 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
   const ParameterTable& table = takes();
-  Kernel kernel = group.kernel;
+  GroupKernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
   std::vector<ParameterRange> ranges = {table.range("num_warps"), table.range("x_block")};
@@ -376,29 +371,27 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
 }
 
 // Of one prepared kernel, of which axes may become one.
-lower::KernelSchedule schedule_of(Kernel& kernel, const Parameters& parameters, const ParameterTable& table) {
+lower::KernelSchedule schedule_of(GroupKernel& kernel, const Parameters& parameters, const ParameterTable& table) {
   const Rows rows = rows_of(kernel);
   int parallel = rows.parallel;
   const int64_t x_block = table.read(parameters, "x_block");
   const bool persistent = table.read(parameters, "persistent") != 0;
   // Few columns per step of an outer axis waste lanes: walk the parallel axes as one.
-  if (parallel > 1 && kernel.axes[parallel - 1].extent < x_block) {
-    const int before = static_cast<int>(kernel.axes.size());
-    if (flatten(kernel, 0, parallel - 1)) parallel -= before - static_cast<int>(kernel.axes.size());
+  if (parallel > 1 && extent_of(kernel, parallel - 1) < x_block) {
+    const int before = axis_count(kernel);
+    if (flatten(kernel, 0, parallel - 1)) parallel -= before - axis_count(kernel);
   }
-  const int64_t inner_length = kernel.axes.back().extent;
-  const bool short_inner = static_cast<int>(kernel.axes.size()) - parallel > 1 &&
-                           inner_length < table.read(parameters, "r_block");
-  if (persistent || short_inner) flatten(kernel, parallel, static_cast<int>(kernel.axes.size()) - 1);
+  const int64_t inner_length = extent_of(kernel.symbols.back());
+  const bool short_inner = axis_count(kernel) - parallel > 1 && inner_length < table.read(parameters, "r_block");
+  if (persistent || short_inner) flatten(kernel, parallel, axis_count(kernel) - 1);
   lower::KernelSchedule schedule = in_single_points(kernel, table.read(parameters, "num_warps"));
   schedule.cache_hints = true;
-  const int axes = static_cast<int>(kernel.axes.size());
+  const int axes = axis_count(kernel);
   for (int axis = 0; axis < axes; ++axis) {
-    const flat::Axis& one = kernel.axes[axis];
     const bool innermost = axis + 1 == (axis < parallel ? parallel : axes);
-    const int64_t width = next_power_of_two(one.extent);
-    if (one.kind == AxisKind::kParallel) {
-      if (innermost) schedule.axes[axis] = in_blocks(one, std::min(x_block, width));
+    const int64_t width = next_power_of_two(extent_of(kernel, axis));
+    if (!is_serial(kernel, axis)) {
+      if (innermost) schedule.axes[axis] = in_blocks(kernel, axis, std::min(x_block, width));
       continue;
     }
     if (persistent && axes - parallel == 1 && width <= kMostLanes) continue;
@@ -406,27 +399,28 @@ lower::KernelSchedule schedule_of(Kernel& kernel, const Parameters& parameters, 
   }
   const auto is_too_large = [&](int64_t width) { return width > 1 && width * schedule.axes.back().width > kMostLanes; };
   while (parallel > 0 && is_too_large(schedule.axes[parallel - 1].width))
-    schedule.axes[parallel - 1] = in_blocks(kernel.axes[parallel - 1], schedule.axes[parallel - 1].width / 2);
+    schedule.axes[parallel - 1] = in_blocks(kernel, parallel - 1, schedule.axes[parallel - 1].width / 2);
   return schedule;
 }
 
 // The parallel axis along which a long load (a weight along the row) is the same and another is not; −1 when there is
 // none.
-int row_axis_sharing_loads(const Kernel& kernel, int inner) {
+int row_axis_sharing_loads(const GroupKernel& kernel, int inner) {
   const auto traffic = traffic_of(kernel);
   for (int axis = inner - 1; axis >= 0; --axis) {
     bool shared = false, own = false;
     for (const auto& one : traffic)
-      if (!one.is_store && uses_axis(*one.access, inner)) (uses_axis(*one.access, axis) ? own : shared) = true;
-    if (shared && own && kernel.axes[axis].extent > 1) return axis;
+      if (!one.is_store && uses_axis(kernel, *one.access, inner))
+        (uses_axis(kernel, *one.access, axis) ? own : shared) = true;
+    if (shared && own && extent_of(kernel, axis) > 1) return axis;
   }
   return -1;
 }
 
 // Full-size results from the parts' results: each program combines its row's few parts, then walks a stretch of the
 // row.
-lower::KernelSchedule schedule_of_full_finish(const Kernel& kernel, const DeviceDescription& device) {
-  const int inner = static_cast<int>(kernel.axes.size()) - 2;
+lower::KernelSchedule schedule_of_full_finish(const GroupKernel& kernel, const DeviceDescription& device) {
+  const int inner = axis_count(kernel) - 2;
   lower::KernelSchedule schedule = in_single_points(kernel, 4);
   schedule.cache_hints = true;
   int64_t wanted = 4096;
@@ -434,39 +428,38 @@ lower::KernelSchedule schedule_of_full_finish(const Kernel& kernel, const Device
   // Weights along the row are read once for all rows of a tile instead of once a row: 0.145 instead of 0.249 ms on 16
   // rows of 4 M elements.
   if (const int rows = row_axis_sharing_loads(kernel, inner); rows >= 0) {
-    const int64_t height = std::min<int64_t>(16, next_power_of_two(kernel.axes[rows].extent));
-    schedule.axes[rows] = in_blocks(kernel.axes[rows], height);
+    const int64_t height = std::min<int64_t>(16, next_power_of_two(extent_of(kernel, rows)));
+    schedule.axes[rows] = in_blocks(kernel, rows, height);
     wanted = std::max<int64_t>(256, wanted / height);
   }
-  const int64_t width = std::min<int64_t>(wanted, next_power_of_two(kernel.axes[inner].extent));
-  schedule.axes[inner] = in_blocks(kernel.axes[inner], width);
+  const int64_t width = std::min<int64_t>(wanted, next_power_of_two(extent_of(kernel, inner)));
+  schedule.axes[inner] = in_blocks(kernel, inner, width);
   if (width >= 2048) schedule.warps = 8;
   return schedule;
 }
 
-lower::KernelSchedule schedule_of_row_finish(const Kernel& kernel) {
-  const int parts = static_cast<int>(kernel.axes.size()) - 1;
-  const int64_t width = next_power_of_two(kernel.axes[parts].extent);
+lower::KernelSchedule schedule_of_row_finish(const GroupKernel& kernel) {
+  const int parts = axis_count(kernel) - 1;
+  const int64_t width = next_power_of_two(extent_of(kernel, parts));
   lower::KernelSchedule schedule = in_single_points(kernel, width >= 2048 ? 8 : width >= 512 ? 4 : 1);
   schedule.cache_hints = true;
-  if (parts > 0) {
-    const flat::Axis& inner = kernel.axes[parts - 1];
+  if (parts > 0)
     schedule.axes[parts - 1] = in_blocks(
-        inner, std::min<int64_t>(std::max<int64_t>(1, 1024 / width), next_power_of_two(inner.extent)));
-  }
+        kernel, parts - 1,
+        std::min<int64_t>(std::max<int64_t>(1, 1024 / width), next_power_of_two(extent_of(kernel, parts - 1))));
   return schedule;
 }
 
 // Can the last program of a launch with so many warps combine all rows' parts by itself, in registers?
-bool reduce_in_last_block(Kernel& finish, lower::KernelSchedule& schedule, int warps) {
-  const int parts = static_cast<int>(finish.axes.size()) - 1;
+bool reduce_in_last_block(GroupKernel& finish, lower::KernelSchedule& schedule, int warps) {
+  const int parts = axis_count(finish) - 1;
   if (parts > 1) {
     if (!flatten(finish, 0, parts - 1)) return false;
-    schedule.axes = {in_blocks(finish.axes.front(), 1), schedule.axes.back()};
+    schedule.axes = {in_blocks(finish, 0, 1), schedule.axes.back()};
   }
-  const int64_t rows = finish.axes.size() > 1 ? next_power_of_two(finish.axes.front().extent) : 1;
+  const int64_t rows = finish.symbols.size() > 1 ? next_power_of_two(extent_of(finish.symbols.front())) : 1;
   if (rows * schedule.axes.back().width > kMostParts * 32 * warps) return false;
-  if (finish.axes.size() > 1) schedule.axes.front() = in_blocks(finish.axes.front(), rows);
+  if (finish.symbols.size() > 1) schedule.axes.front() = in_blocks(finish, 0, rows);
   return true;
 }
 
@@ -502,8 +495,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   if (const int64_t parts = table.read(parameters, "split"); parts > 1) {
     const SplitChoice choice = choose_split(group.kernel, parts);
     // Many parts are combined once for all programs of the row.
-    const bool through_statistics = !rows_of(group.kernel).along_rows || group.kernel.axes.back().extent < 1024 ||
-                                    choice.parts > 256;
+    const bool through_statistics = !rows_of(group.kernel).along_rows ||
+                                    extent_of(group.kernel.symbols.back()) < 1024 || choice.parts > 256;
     auto kernels = choice.axis < 0 ? std::nullopt : split_reduction(group, choice, through_statistics);
     if (kernels) {
       result.scratch = std::move(kernels->scratch);
@@ -517,7 +510,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
       Parts made;
       made.kernels.push_back({std::move(kernels->partial), std::move(first)});
       for (auto& finish : kernels->finish) {
-        if (parallel_axes(finish.kernel) == static_cast<int>(finish.kernel.axes.size())) {
+        if (finish.kernel.parallel == axis_count(finish.kernel)) {
           const Parameters pointwise = kPointwiseScheduler.defaults(finish, device);
           made.behind = kPointwiseScheduler.lower(std::move(finish), pointwise, device);
           continue;

@@ -6,7 +6,7 @@
 #include "lower/scans.hpp"
 #include "plan/axes.hpp"
 #include "plan/group_kinds.hpp"
-#include "plan/lifted_kernel.hpp"
+#include "plan/group_tiles.hpp"
 #include "targets/triton/schedulers.hpp"
 
 namespace kw::triton {
@@ -14,8 +14,6 @@ namespace kw::triton {
 using namespace plan;
 
 namespace {
-
-using flat::Kernel;
 
 // How a group's rows lie in memory, after ordering and coalescing.
 struct Rows {
@@ -25,16 +23,16 @@ struct Rows {
   bool forwards = true;    // most of what is read and written lies in the order of the walk
 };
 
-void prepare(Kernel& kernel) {
+void prepare(GroupKernel& kernel) {
   order_by_stride(kernel);
   coalesce(kernel);
 }
 
-Rows rows_of(const Kernel& kernel) {
+Rows rows_of(const GroupKernel& kernel) {
   Rows rows;
-  const int scan = flat::scan_axis_of(kernel);
+  const int scan = scan_axis_of(kernel);
   rows.count = parallel_points(kernel);
-  rows.length = kernel.axes[scan].extent;
+  rows.length = extent_of(kernel, scan);
   int64_t forwards = 0;
   for (const auto& one : traffic_of(kernel)) {
     const int64_t stride = stride_along(*one.access, scan);
@@ -42,9 +40,9 @@ Rows rows_of(const Kernel& kernel) {
   }
   rows.forwards = forwards >= 0;
   for (const auto& one : traffic_of(kernel)) {
-    if (!uses_axis(*one.access, scan)) continue;
-    for (int axis = 0; axis < static_cast<int>(kernel.axes.size()); ++axis)
-      if (stride_along(*one.access, axis) == 1 && kernel.axes[axis].extent > 1) {
+    if (!uses_axis(kernel, *one.access, scan)) continue;
+    for (int axis = 0; axis < axis_count(kernel); ++axis)
+      if (stride_along(*one.access, axis) == 1 && extent_of(kernel, axis) > 1) {
         rows.along_rows = axis == scan;
         return rows;
       }
@@ -69,11 +67,11 @@ int64_t chunk_of_product(const Rows& rows) {
 // row is a few values a lane.
 constexpr int64_t kWidestNetwork = 256;
 
-bool multiplies_in_order(const Kernel& kernel, const Rows& rows) {
+bool multiplies_in_order(const GroupKernel& kernel, const Rows& rows) {
   if (!rows.along_rows || !rows.forwards || chunk_of_product(rows) == 0 || chunk_of_product(rows) > kWidestNetwork)
     return false;
-  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
-    return expr.kind == flat::ExprKind::kScan && expr.reduce == flat::ReduceOp::kProd &&
+  return std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) {
+    return expr.kind == ExprKind::kScan && expr.reduce == ReduceOp::kProd &&
            (expr.dtype == DType::f32 || expr.dtype == DType::f64);
   });
 }
@@ -103,9 +101,10 @@ void choose_in_order(const Rows& rows, Parameters& chosen) {
   chosen["num_warps"] = chosen["x_block"];
 }
 
-void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
-  const int parallel = parallel_axes(kernel);
-  const int64_t inner = kernel.axes[parallel - 1].extent;
+void choose_across_rows(const GroupKernel& kernel, const Rows& rows, Parameters& chosen,
+                        const DeviceDescription& device) {
+  const int parallel = kernel.parallel;
+  const int64_t inner = extent_of(kernel, parallel - 1);
   // One warp with four columns a thread: each thread scans its columns by itself.
   int64_t x_block = std::min<int64_t>(128, next_power_of_two(inner));
   while (x_block > 32 && ceil_divide(rows.count, x_block) < 4 * device.units) x_block /= 2;
@@ -116,9 +115,9 @@ void choose_across_rows(const Kernel& kernel, const Rows& rows, Parameters& chos
 }
 
 // Do all sorts want so few places that they are picked one after the other?
-bool only_picks(const Kernel& kernel) {
-  const int64_t length = kernel.axes[flat::scan_axis_of(kernel)].extent;
-  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const flat::Expr& expr) {
+bool only_picks(const GroupKernel& kernel) {
+  const int64_t length = extent_of(kernel, scan_axis_of(kernel));
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const Expr& expr) {
     return !is_sort(expr) || (expr.operands.size() > 1 && lower::picks_one_by_one(expr.integer, length));
   });
 }
@@ -126,7 +125,7 @@ bool only_picks(const Kernel& kernel) {
 // Rows are whole. Exchanges between the warps of a program go through shared memory, but registers, and the time to
 // compile what is unrolled for each element of a thread, grow with its elements: eight, or thirty-two where each is
 // only compared.
-void choose_sorted(const Kernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
+void choose_sorted(const GroupKernel& kernel, const Rows& rows, Parameters& chosen, const DeviceDescription& device) {
   const int64_t width = next_power_of_two(rows.length), each = only_picks(kernel) ? 32 : 8;
   const int64_t columns = rows.along_rows ? 1 : 8;  // a sector's worth beside each other
   int64_t x_block = std::max<int64_t>(columns, 32 * each / width);
@@ -138,11 +137,11 @@ void choose_sorted(const Kernel& kernel, const Rows& rows, Parameters& chosen, c
 }
 
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
-  Kernel kernel = group.kernel;
+  GroupKernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
   Parameters chosen;
-  if (flat::sorts(kernel)) choose_sorted(kernel, rows, chosen, device);
+  if (sorts(kernel)) choose_sorted(kernel, rows, chosen, device);
   else if (multiplies_in_order(kernel, rows)) choose_in_order(rows, chosen);
   else if (rows.along_rows) choose_along_rows(rows, chosen, device);
   else choose_across_rows(kernel, rows, chosen, device);
@@ -176,11 +175,11 @@ const ParameterTable& takes() {
 }
 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription&) {
-  Kernel kernel = group.kernel;
+  GroupKernel kernel = group.kernel;
   prepare(kernel);
   const Rows rows = rows_of(kernel);
   const ParameterTable& table = takes();
-  if (flat::sorts(kernel)) return {table.range("num_warps"), table.range("x_block", 1, 32)};
+  if (sorts(kernel)) return {table.range("num_warps"), table.range("x_block", 1, 32)};
   std::vector<ParameterRange> ranges = {table.range("num_warps", 1, 8), table.range("x_block")};
   if (multiplies_in_order(kernel, rows)) return {ranges[0], ranges[1], table.range("prefetch")};
   if (rows.along_rows) ranges.push_back(table.range("r_block", 512, 8192));
@@ -190,20 +189,19 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
 }
 
 // Of one prepared kernel, of which parallel axes become one.
-lower::KernelSchedule schedule_of(Kernel& kernel, const Parameters& parameters, const ParameterTable& table) {
+lower::KernelSchedule schedule_of(GroupKernel& kernel, const Parameters& parameters, const ParameterTable& table) {
   const int64_t x_block = table.read(parameters, "x_block");
-  int parallel = parallel_axes(kernel);
+  int parallel = kernel.parallel;
   // Few columns per step of an outer axis waste lanes: walk the parallel axes as one.
-  if (parallel > 1 && kernel.axes[parallel - 1].extent < x_block && flatten(kernel, 0, parallel - 1)) parallel = 1;
+  if (parallel > 1 && extent_of(kernel, parallel - 1) < x_block && flatten(kernel, 0, parallel - 1)) parallel = 1;
   lower::KernelSchedule schedule = in_single_points(kernel, table.read(parameters, "num_warps"));
   schedule.cache_hints = true;
-  if (parallel > 0) {
-    const flat::Axis& inner = kernel.axes[parallel - 1];
-    schedule.axes[parallel - 1] = in_blocks(inner, std::min(x_block, next_power_of_two(inner.extent)));
-  }
+  if (parallel > 0)
+    schedule.axes[parallel - 1] = in_blocks(kernel, parallel - 1,
+                                            std::min(x_block, next_power_of_two(extent_of(kernel, parallel - 1))));
   lower::AxisSchedule& scan = schedule.axes.back();
-  const int64_t length = kernel.axes.back().extent;
-  if (table.read(parameters, "persistent") != 0 || flat::sorts(kernel)) return schedule;
+  const int64_t length = extent_of(kernel.symbols.back());
+  if (table.read(parameters, "persistent") != 0 || sorts(kernel)) return schedule;
   scan = in_loop(std::min(table.read(parameters, "r_block"), scan.width));
   // As many blocks as there are: none stands outside the row.
   for (scan.prefetch = table.read(parameters, "prefetch"); ceil_divide(length, scan.width) % scan.prefetch != 0;)
@@ -213,7 +211,7 @@ lower::KernelSchedule schedule_of(Kernel& kernel, const Parameters& parameters, 
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   prepare(group.kernel);
-  const bool in_order = !flat::sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
+  const bool in_order = !sorts(group.kernel) && multiplies_in_order(group.kernel, rows_of(group.kernel));
   lower::KernelSchedule schedule = schedule_of(group.kernel, parameters, takes());
   schedule.axes.back().network = in_order;
   ScheduledGroup result;

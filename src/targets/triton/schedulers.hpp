@@ -1,4 +1,4 @@
-// The schedulers of flat kernels for Triton, one for each kind of group (plan/group_kinds.hpp).
+// The schedulers of groups' kernels for Triton, one for each kind of group (plan/group_kinds.hpp).
 #pragma once
 
 #include "plan/scheduler.hpp"

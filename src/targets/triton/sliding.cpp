@@ -7,7 +7,7 @@
 
 #include "plan/axes.hpp"
 #include "plan/group_kinds.hpp"
-#include "plan/lifted_kernel.hpp"
+#include "plan/group_tiles.hpp"
 #include "targets/triton/schedulers.hpp"
 #include "plan/unrolled_reductions.hpp"
 
@@ -16,9 +16,6 @@ namespace kw::triton {
 using namespace plan;
 
 namespace {
-
-using flat::AxisKind;
-using flat::Kernel;
 
 constexpr int64_t kMostOffsets = 128;         // offsets of a window that is unrolled
 constexpr int64_t kMostLoads = 256;           // of a program's lane, where several results are unrolled
@@ -32,56 +29,53 @@ constexpr int64_t kVector = 4;             // elements that one instruction read
 constexpr int64_t kFarApart = 5;  // windows this many elements apart use a fifth of each line that a strided load
                                   // touches
 
-void prepare(Kernel& kernel) {
+void prepare(GroupKernel& kernel) {
   order_by_stride(kernel);
   coalesce(kernel);
 }
 
 // The load that moves the most of those that windows share; null where there is none.
-const flat::Access* windowed_load(const Kernel& kernel, const std::vector<Traffic>& traffic) {
+const Access* windowed_load(const GroupKernel& kernel, const std::vector<Traffic>& traffic) {
   for (const Traffic& one : traffic) {
     if (one.is_store) continue;
-    for (int axis = parallel_axes(kernel); axis < static_cast<int>(kernel.axes.size()); ++axis)
-      if (uses_axis(*one.access, axis)) return one.access;
+    for (int axis = kernel.parallel; axis < axis_count(kernel); ++axis)
+      if (uses_axis(kernel, *one.access, axis)) return one.access;
   }
   return nullptr;
 }
 
 // How many elements lie between the starts of neighbouring windows; those of uneven sizes start about a window's length
 // apart.
-int64_t apart(const Kernel& kernel, const flat::Access& load, int axis) {
-  const bool looked_up = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const flat::Expr& expr) {
-    return &expr.access == &load && expr.kind == flat::ExprKind::kGather;
-  });
+int64_t apart(const GroupKernel& kernel, const Access& load, int axis) {
   const int64_t stride = std::abs(stride_along(load, axis));
-  return stride == 0 && looked_up ? kernel.axes.back().extent : stride;
+  return stride == 0 && lookup_of(load) != kNoExpr ? extent_of(kernel.symbols.back()) : stride;
 }
 
 // Of the elements that `results` windows side by side along `axis` read at the offsets of the reduce axis `offset`: how
 // many differ.
-int64_t distinct_reads(const Kernel& kernel, const flat::Access& load, int axis, int offset, int64_t results) {
+int64_t distinct_reads(const GroupKernel& kernel, const Access& load, int axis, int offset, int64_t results) {
   std::set<int64_t> distinct;
   for (int64_t result = 0; result < results; ++result)
-    for (int64_t at = 0; at < kernel.axes[offset].extent; ++at)
+    for (int64_t at = 0; at < extent_of(kernel, offset); ++at)
       distinct.insert(result * stride_along(load, axis) + at * stride_along(load, offset));
   return static_cast<int64_t>(distinct.size());
 }
 
 // How many results side by side make lines of whole vectors of what a window reads: 1 where rows do not start at a
 // multiple of a vector, or where the windows leave gaps.
-int64_t side_by_side(const Kernel& kernel, const flat::Access& load, int inner) {
+int64_t side_by_side(const GroupKernel& kernel, const Access& load, int inner) {
   const int64_t stride = std::abs(stride_along(load, inner));
   if (stride == 0 || stride > kVector || (stride > 1 && reduce_points(kernel) > kFewOffsets)) return 1;
-  for (const auto& term : load.index.terms)
-    if (term.axis < inner && term.coefficient % kVector != 0) return 1;
+  for (const kernel::Digit& digit : kernel::digits_of(index_of(load)))
+    if (digit.axis < inner && digit.coefficient % kVector != 0) return 1;
   const int64_t results = kVector / std::gcd(kVector, stride);
-  for (int offset = parallel_axes(kernel); offset < static_cast<int>(kernel.axes.size()); ++offset) {
-    const int64_t step = std::abs(stride_along(load, offset)), count = kernel.axes[offset].extent;
-    if (step == 0 || step >= kernel.axes[inner].extent) continue;  // an offset along another axis
+  for (int offset = kernel.parallel; offset < axis_count(kernel); ++offset) {
+    const int64_t step = std::abs(stride_along(load, offset)), count = extent_of(kernel, offset);
+    if (step == 0 || step >= extent_of(kernel, inner)) continue;  // an offset along another axis
     const int64_t span = (results - 1) * stride + (count - 1) * step + 1;
     if (distinct_reads(kernel, load, inner, offset, results) * 5 < span * 4) return 1;
   }
-  return kernel.axes[inner].extent >= 8 * results ? results : 1;
+  return extent_of(kernel, inner) >= 8 * results ? results : 1;
 }
 
 // Windows side by side along a parallel axis, and the part of their elements that each has for itself.
@@ -90,27 +84,27 @@ struct Overlap {
   double own = 1.0;            // of long rows of windows
 
   // By how much what a program reads grows with its results.
-  double growth(const Kernel& kernel, const flat::Access& load, int64_t results) const {
+  double growth(const GroupKernel& kernel, const Access& load, int64_t results) const {
     if (offset < 0) return static_cast<double>(results);
     return static_cast<double>(distinct_reads(kernel, load, axis, offset, results)) /
-           static_cast<double>(kernel.axes[offset].extent);
+           static_cast<double>(extent_of(kernel, offset));
   }
   // Results of a program: eight, where windows share half and more or are large; two, where small ones share less.
-  int64_t results(const Kernel& kernel, const flat::Access& load) const {
+  int64_t results(const GroupKernel& kernel, const Access& load) const {
     const int64_t wanted = own <= 0.55 || reduce_points(kernel) > kFewOffsets ? 8 : 2;
     if (offset < 0 || growth(kernel, load, wanted) > 0.85 * static_cast<double>(wanted)) return 1;
-    return std::min<int64_t>(wanted, floor_power_of_two(kernel.axes[axis].extent));
+    return std::min<int64_t>(wanted, floor_power_of_two(extent_of(kernel, axis)));
   }
 };
 
-Overlap overlap_along(const Kernel& kernel, const flat::Access& load, int axis) {
+Overlap overlap_along(const GroupKernel& kernel, const Access& load, int axis) {
   constexpr int64_t kMany = 32;
   Overlap best;
   if (axis < 0) return best;
-  for (int offset = parallel_axes(kernel); offset < static_cast<int>(kernel.axes.size()); ++offset) {
+  for (int offset = kernel.parallel; offset < axis_count(kernel); ++offset) {
     if (stride_along(load, offset) == 0 || stride_along(load, axis) == 0) continue;
     const double own = static_cast<double>(distinct_reads(kernel, load, axis, offset, kMany)) /
-                       static_cast<double>(kMany * kernel.axes[offset].extent);
+                       static_cast<double>(kMany * extent_of(kernel, offset));
     if (own < best.own) best = {axis, offset, own};
   }
   return best;
@@ -125,8 +119,8 @@ int64_t block_for(int64_t extent, int64_t most) {
   return best;
 }
 
-Parameters defaults_of_unrolled(const Kernel& kernel, const flat::Access& load, const DeviceDescription& device) {
-  const int inner = parallel_axes(kernel) - 1;
+Parameters defaults_of_unrolled(const GroupKernel& kernel, const Access& load, const DeviceDescription& device) {
+  const int inner = kernel.parallel - 1;
   const int64_t columns = side_by_side(kernel, load, inner);
   const Overlap along_rows = overlap_along(kernel, load, inner - 1),
                 along_slices = overlap_along(kernel, load, inner - 2);
@@ -143,8 +137,8 @@ Parameters defaults_of_unrolled(const Kernel& kernel, const flat::Access& load, 
   };
   while (slices > 1 && too_much()) slices /= 2;
   while (rows > 1 && too_much()) rows /= 2;
-  const int64_t lanes = ceil_divide(kernel.axes[inner].extent, columns),
-                height = inner > 0 ? ceil_divide(kernel.axes[inner - 1].extent, rows) : 1;
+  const int64_t lanes = ceil_divide(extent_of(kernel, inner), columns),
+                height = inner > 0 ? ceil_divide(extent_of(kernel, inner - 1), rows) : 1;
   const bool far_apart = apart(kernel, load, inner) >= kFarApart;
   int64_t tile = far_apart              ? 32
                  : columns > 1          ? 128
@@ -167,19 +161,19 @@ Parameters defaults_of_unrolled(const Kernel& kernel, const flat::Access& load, 
 }
 
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
-  Kernel kernel = group.kernel;
+  GroupKernel kernel = group.kernel;
   prepare(kernel);
-  const int inner = parallel_axes(kernel) - 1;
+  const int inner = kernel.parallel - 1;
   if (inner < 0)
     return {{"segments", 1}, {"columns", 1}, {"rows", 1},     {"slices", 1},
             {"x_block", 1},  {"y_block", 1}, {"num_warps", 4}};
   const auto traffic = traffic_of(kernel);
-  const flat::Access* load = windowed_load(kernel, traffic);
-  const int64_t width = kernel.axes[inner].extent, height = inner > 0 ? kernel.axes[inner - 1].extent : 1;
-  const bool few = width < 8 && load && kernel.axes.back().extent >= kFarApart;
+  const Access* load = windowed_load(kernel, traffic);
+  const int64_t width = extent_of(kernel, inner), height = inner > 0 ? extent_of(kernel, inner - 1) : 1;
+  const bool few = width < 8 && load && extent_of(kernel.symbols.back()) >= kFarApart;
   if (load && reduce_points(kernel) <= kMostOffsets && !few) return defaults_of_unrolled(kernel, *load, device);
-  const int64_t offsets = load ? next_power_of_two(kernel.axes.back().extent) : 1;
-  const bool segments = load && kernel.axes.back().extent >= kFarApart &&
+  const int64_t offsets = load ? next_power_of_two(extent_of(kernel.symbols.back())) : 1;
+  const bool segments = load && extent_of(kernel.symbols.back()) >= kFarApart &&
                         (apart(kernel, *load, inner) >= kFarApart || width < 8);
   int64_t tile = segments ? 2048 / std::min<int64_t>(offsets, 1024) : 1024;
   while (tile > 64 && parallel_points(kernel) / tile < 4 * device.units) tile /= 2;
@@ -222,39 +216,39 @@ std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription&)
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
   const ParameterTable& table = takes();
-  Kernel& kernel = group.kernel;
+  GroupKernel& kernel = group.kernel;
   prepare(kernel);
-  const int inner = parallel_axes(kernel) - 1;
+  const int inner = kernel.parallel - 1;
   const bool segments = table.read(parameters, "segments") != 0,
              is_small = !segments && reduce_points(kernel) <= kMostOffsets;
   bool unrolled = false;
   if (is_small) {
-    std::vector<int64_t> repeats(kernel.axes.size(), 1);
+    std::vector<int64_t> repeats(kernel.symbols.size(), 1);
     const char* names[] = {"columns", "rows", "slices"};
     int64_t loads = reduce_points(kernel);
     for (int place = 0; place < 3 && place <= inner; ++place) {
       int64_t& results = repeats[inner - place] = std::min(table.read(parameters, names[place]),
-                                                           kernel.axes[inner - place].extent);
+                                                           extent_of(kernel, inner - place));
       while (results > 1 && loads * results > kMostUnrolledLoads) results /= 2;
       loads *= results;
     }
     unrolled = unroll_reductions(kernel, repeats);
   }
-  const int last = static_cast<int>(kernel.axes.size()) - 1;
+  const int last = axis_count(kernel) - 1;
   lower::KernelSchedule schedule = in_single_points(kernel, table.read(parameters, "num_warps"));
   // What neighbouring small windows share is for the cache to keep, as it does by itself.
-  schedule.cache_hints = !is_small && parallel_axes(kernel) <= last;
+  schedule.cache_hints = !is_small && kernel.parallel <= last;
   schedule.wide_accesses = unrolled;
   for (int axis = 0; axis <= last; ++axis) {
-    const flat::Axis& one = kernel.axes[axis];
     lower::AxisSchedule& how = schedule.axes[axis];
-    if (one.kind == AxisKind::kParallel) {
+    if (!is_serial(kernel, axis)) {
       if (axis >= inner - 1)
-        how = in_blocks(one, std::min(table.read(parameters, axis == inner ? "x_block" : "y_block"),
-                                      next_power_of_two(one.extent)));
-    } else if (is_small && one.extent <= tile::kMostUnrolled) {
+        how = in_blocks(kernel, axis,
+                        std::min(table.read(parameters, axis == inner ? "x_block" : "y_block"),
+                                 next_power_of_two(extent_of(kernel, axis))));
+    } else if (is_small && extent_of(kernel, axis) <= tile::kMostUnrolled) {
       how = {.mapping = lower::Mapping::kLoop, .width = 1, .unrolled = true};
-    } else if (!segments || axis < last || one.extent > kLongestSegment) {
+    } else if (!segments || axis < last || extent_of(kernel, axis) > kLongestSegment) {
       how = in_loop(segments && axis == last ? kLongestSegment : 1);
       how.stops = true;
     }

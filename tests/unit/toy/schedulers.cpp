@@ -4,7 +4,7 @@
 
 #include "plan/axes.hpp"
 #include "plan/group_kinds.hpp"
-#include "plan/lifted_kernel.hpp"
+#include "plan/group_tiles.hpp"
 #include "support/error.hpp"
 #include "toy/printer.hpp"
 
@@ -14,16 +14,15 @@ using namespace plan;
 
 namespace {
 
-using flat::Expr;
-using flat::ExprKind;
-
 bool can_print(const LoweredGroup& group) {
-  return std::ranges::all_of(group.kernel.exprs, [](const Expr& expr) {
+  const std::vector<bool> values = values_of(group.kernel);
+  return std::ranges::all_of(group.kernel.exprs, [&](const Expr& expr) {
+    if (!values[&expr - group.kernel.exprs.data()]) return true;
     switch (expr.kind) {
       case ExprKind::kConstant:
-      case ExprKind::kIndex:
-      case ExprKind::kLoad: return true;
-      case ExprKind::kReduce: return toy::can_print(expr.reduce) && expr.access.guards.empty();
+      case ExprKind::kIndex: return true;
+      case ExprKind::kLoad: return !looks_up(expr);
+      case ExprKind::kReduce: return toy::can_print(expr.reduce) && expr.access.mask == kNoExpr;
       case ExprKind::kOp: return toy::can_print(expr.op);
       default: return false;
     }
@@ -42,8 +41,8 @@ const ParameterTable& chunks() {
 
 // As many chunks as the device has units, where the innermost axis is long enough.
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
-  const int inner = parallel_axes(group.kernel) - 1;
-  const int64_t extent = inner < 0 ? 1 : group.kernel.axes[inner].extent;
+  const int inner = group.kernel.parallel - 1;
+  const int64_t extent = inner < 0 ? 1 : extent_of(group.kernel, inner);
   return {{"chunk", std::min<int64_t>(1024, next_power_of_two(ceil_divide(extent, device.units)))}};
 }
 
@@ -53,8 +52,8 @@ std::vector<ParameterRange> space(const LoweredGroup&, const DeviceDescription&)
 constexpr int64_t kTooMany = 4099;
 
 ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const DeviceDescription&) {
-  const int inner = parallel_axes(group.kernel) - 1;
-  if (inner >= 0 && group.kernel.axes[inner].extent == kTooMany) {
+  const int inner = group.kernel.parallel - 1;
+  if (inner >= 0 && extent_of(group.kernel, inner) == kTooMany) {
     ErrorText text;
     text.message = "kernel '" + group.kernel.name + "' cannot be scheduled so";
     text.code = "bad-schedule";
@@ -62,8 +61,9 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   }
   // Loops over elements, the innermost in chunks; what is folded is there whole.
   lower::KernelSchedule schedule;
-  for (const auto& axis : group.kernel.axes)
-    schedule.axes.push_back(flat::is_serial(axis) ? in_blocks(axis, axis.extent) : in_loop(1));
+  for (int axis = 0; axis < axis_count(group.kernel); ++axis)
+    schedule.axes.push_back(is_serial(group.kernel, axis) ? in_blocks(group.kernel, axis, extent_of(group.kernel, axis))
+                                                          : in_loop(1));
   if (inner >= 0) schedule.axes[inner].width = chunks().read(parameters, "chunk");
   ScheduledGroup result;
   result.tiles.push_back(as_tiles(std::move(group), std::move(schedule)));

@@ -1,4 +1,4 @@
-#include "plan/lift.hpp"
+#include "plan/embedding.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -7,9 +7,6 @@
 #include "support/error.hpp"
 
 namespace kw::plan {
-
-using kernel::ExprId;
-using kernel::ScalarOp;
 
 namespace {
 
@@ -29,8 +26,8 @@ bool is_step(ScalarOp op) {
 }
 
 // A comparison for equality, or a cast to whole numbers or few bits, is a step too.
-bool is_step(const flat::Kernel& kernel, const flat::Expr& expr) {
-  if (expr.kind != flat::ExprKind::kOp) return false;
+bool is_step(const GroupKernel& kernel, const Expr& expr) {
+  if (expr.kind != ExprKind::kOp) return false;
   if (expr.op == ScalarOp::kCast) {
     const DType from = kernel.exprs[expr.operands[0]].dtype;
     return is_floating(from) && (!is_floating(expr.dtype) || is_eight_bit_float(expr.dtype));
@@ -39,8 +36,7 @@ bool is_step(const flat::Kernel& kernel, const flat::Expr& expr) {
 }
 
 // Folds of all that a row has; of a part of it, where what is left out changes nothing.
-bool can_lift_fold(const flat::Expr& expr) {
-  using flat::ReduceOp;
+bool can_embed_fold(const Expr& expr) {
   switch (expr.reduce) {
     case ReduceOp::kSum:
     case ReduceOp::kExtendedSum:
@@ -54,32 +50,29 @@ bool can_lift_fold(const flat::Expr& expr) {
     case ReduceOp::kMaxSumExp:
     case ReduceOp::kCombineMaxSumExp:
     case ReduceOp::kMoments:
-    case ReduceOp::kCombineMoments: return expr.access.guards.empty();
+    case ReduceOp::kCombineMoments: return expr.access.mask == kNoExpr;
     default: return false;
   }
 }
 
 // A product's rows are folded as they are computed, in f32.
-bool can_follow_product(const flat::Expr& fold) {
-  using flat::ReduceOp;
+bool can_follow_product(const Expr& fold) {
   const bool decides = fold.reduce >= ReduceOp::kAny && fold.reduce <= ReduceOp::kArgMin;
-  return !decides && fold.dtype == DType::f32 && fold.access.guards.empty() && fold.operands.size() == 1;
+  return !decides && fold.dtype == DType::f32 && fold.access.mask == kNoExpr && fold.operands.size() == 1;
 }
 
 }  // namespace
 
-bool can_lift(const flat::Kernel& kernel) {
-  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(), [](const flat::Expr& expr) {
-    return expr.kind != flat::ExprKind::kReduce || can_lift_fold(expr);
-  });
+bool can_embed(const GroupKernel& kernel) {
+  return std::all_of(kernel.exprs.begin(), kernel.exprs.end(),
+                     [](const Expr& expr) { return expr.kind != ExprKind::kReduce || can_embed_fold(expr); });
 }
 
-std::string noun_for(const flat::Expr& expr, const flat::Kernel& kernel) {
-  using flat::ReduceOp;
+std::string noun_for(const Expr& expr, const GroupKernel& kernel) {
   if (is_load(expr)) return kernel.buffers[expr.access.buffer].name;
-  if (expr.kind == flat::ExprKind::kIndex) return "position";
-  if (expr.kind == flat::ExprKind::kConstant) return "constant";
-  if (expr.kind == flat::ExprKind::kScan) {
+  if (expr.kind == ExprKind::kIndex) return "position";
+  if (expr.kind == ExprKind::kConstant) return "constant";
+  if (expr.kind == ExprKind::kScan) {
     if (is_sort(expr)) return expr.component == 1 ? "stood_at" : "in_order";
     if (expr.component == 1) return "running_at";
     switch (expr.reduce) {
@@ -90,7 +83,7 @@ std::string noun_for(const flat::Expr& expr, const flat::Kernel& kernel) {
       default: return "running_sum";
     }
   }
-  if (expr.kind == flat::ExprKind::kReduce) {
+  if (expr.kind == ExprKind::kReduce) {
     switch (expr.reduce) {
       case ReduceOp::kSum:
       case ReduceOp::kExtendedSum: return "total";
@@ -139,37 +132,35 @@ std::string noun_for(const flat::Expr& expr, const flat::Kernel& kernel) {
   }
 }
 
-kernel::BufferRole role_of(const flat::Kernel& kernel, int buffer) {
+kernel::BufferRole role_of(const GroupKernel& kernel, int buffer) {
   kernel::BufferRole role = kernel::BufferRole::kInput;
-  for (const flat::Store& store : kernel.stores) {
+  for (const Store& store : kernel.stores) {
     if (store.access.buffer != buffer) continue;
-    const bool keeps = role == kernel::BufferRole::kInOut || flat::scatter_of(kernel, store);
+    const bool keeps = role == kernel::BufferRole::kInOut || is_scatter(store);
     role = keeps ? kernel::BufferRole::kInOut : kernel::BufferRole::kOutput;
   }
-  const bool reads = std::any_of(kernel.exprs.begin(), kernel.exprs.end(), [&](const flat::Expr& expr) {
-    return flat::is_load(expr) && expr.access.buffer == buffer;
-  });
+  const bool reads = std::any_of(kernel.exprs.begin(), kernel.exprs.end(),
+                                 [&](const Expr& expr) { return is_load(expr) && expr.access.buffer == buffer; });
   KW_ASSERT(!reads || role == kernel::BufferRole::kInput, "kernel '" + kernel.name + "' reads what it writes");
   return role;
 }
 
-bool can_follow_product(const flat::Kernel& kernel) {
-  return can_lift(kernel) && flat::scan_axis_of(kernel) < 0 &&
+bool can_follow_product(const GroupKernel& kernel) {
+  return can_embed(kernel) && scan_axis_of(kernel) < 0 &&
          std::all_of(
              kernel.exprs.begin(), kernel.exprs.end(),
-             [&](const flat::Expr& expr) {
-               if (expr.kind == flat::ExprKind::kReduce) return can_follow_product(expr);
-               const bool data_decide = expr.kind == flat::ExprKind::kGather || expr.kind == flat::ExprKind::kScatter;
-               return !is_eight_bit_float(expr.dtype) && !data_decide && !is_step(kernel, expr);
+             [&](const Expr& expr) {
+               if (expr.kind == ExprKind::kReduce) return can_follow_product(expr);
+               return !is_eight_bit_float(expr.dtype) && !looks_up(expr) && !is_step(kernel, expr);
              }) &&
          std::all_of(
              kernel.stores.begin(), kernel.stores.end(),
-             [](const flat::Store& store) { return store.access.guards.empty(); });
+             [](const Store& store) { return store.access.mask == kNoExpr && !is_scatter(store); });
 }
 
-Lift::Lift(kernel::Builder& build, const flat::Kernel& kernel, std::vector<kernel::Index> axes,
-           std::map<int, ExprId> known, std::function<kernel::Access(int, const kernel::Index&)> place,
-           std::vector<kernel::Symbol> folded, LiftedNumbers numbers)
+Embedding::Embedding(kernel::Builder& build, const GroupKernel& kernel, std::vector<Index> axes,
+                     std::map<int, ExprId> known, std::function<Access(int, const Index&)> place,
+                     std::vector<kernel::Symbol> folded, EmbeddedNumbers numbers)
     : build_(build),
       kernel_(kernel),
       axes_(std::move(axes)),
@@ -178,35 +169,33 @@ Lift::Lift(kernel::Builder& build, const flat::Kernel& kernel, std::vector<kerne
       folded_(std::move(folded)),
       numbers_(std::move(numbers)) {}
 
-kernel::Index Lift::index(const flat::Index& index) const {
+Index Embedding::index(const Index& index) const {
   const std::vector<kernel::SymbolRange> ranges = numbers_.ranges.empty() ? kernel::ranges_of(build_.kernel())
                                                                           : numbers_.ranges;
-  kernel::Index sum = index.constant;
-  for (const flat::IndexTerm& term : index.terms) {
-    kernel::Index one = kernel::floor_divide(axes_[term.axis], term.divisor, ranges);
-    if (term.modulus != 0) one = kernel::modulo(one, term.modulus, ranges);
-    sum = sum + one * kernel::Index(term.coefficient);
-  }
-  return sum;
+  return kernel::substitute(index, [&](kernel::Symbol axis) { return axes_[axis]; }, ranges);
 }
 
-kernel::Index Lift::over_symbols(const kernel::Index& index) const {
+Index Embedding::over_symbols(const Index& index) const {
   return numbers_.over_symbols ? numbers_.over_symbols(index) : index;
 }
 
+ExprId Embedding::both(ExprId a, ExprId b) {
+  if (a == kNoExpr || b == kNoExpr) return a == kNoExpr ? b : a;
+  return build_.op(ScalarOp::kLogicalAnd, {a, b});
+}
+
 // Bounds that no place reaches are left out.
-ExprId Lift::within(const std::vector<flat::Guard>& guards) {
+ExprId Embedding::within(ExprId guards) {
   const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build_.kernel());
-  ExprId all = kernel::kNoExpr;
-  const auto also = [&](ScalarOp op, const kernel::Index& place, int64_t bound) {
+  ExprId all = kNoExpr;
+  const auto also = [&](ScalarOp op, const Index& place, int64_t bound) {
     const kernel::Interval range = kernel::range_of(place, ranges);
     const int64_t farthest = std::max({range.high, -range.low, bound, -bound});
     const DType dtype = farthest < std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
-    const ExprId one = build_.op(op, {build_.index(place, dtype), build_.constant(dtype, bound)});
-    all = all == kernel::kNoExpr ? one : build_.op(ScalarOp::kLogicalAnd, {all, one});
+    all = both(all, build_.op(op, {build_.index(place, dtype), build_.constant(dtype, bound)}));
   };
-  for (const flat::Guard& guard : guards) {
-    const kernel::Index place = over_symbols(index(guard.index));
+  for (const Guard& guard : guards_of(kernel_, guards)) {
+    const Index place = over_symbols(index(guard.index));
     const kernel::Interval range = kernel::range_of(place, ranges);
     if (range.low < guard.lower) also(ScalarOp::kGreaterEqual, place, guard.lower);
     if (range.high >= guard.upper) also(ScalarOp::kLess, place, guard.upper);
@@ -214,75 +203,55 @@ ExprId Lift::within(const std::vector<flat::Guard>& guards) {
   return all;
 }
 
-kernel::Access Lift::access(const flat::Access& access) {
-  kernel::Access lifted = place_(access.buffer, index(access.index));
-  const ExprId inside = within(access.guards);
-  if (lifted.mask == kernel::kNoExpr) lifted.mask = inside;
-  else if (inside != kernel::kNoExpr) lifted.mask = build_.op(ScalarOp::kLogicalAnd, {lifted.mask, inside});
-  lifted.otherwise = access.otherwise;
-  return lifted;
+// Moved by what the data decide, where they do.
+Access Embedding::access(const Access& access) {
+  Access embedded = place_(access.buffer, index(index_of(access)));
+  const MaskParts parts = parts_of_mask(kernel_, access.mask);
+  embedded.mask = both(embedded.mask, within(parts.guards));
+  embedded.otherwise = access.otherwise;
+  if (const ExprId moved = lookup_of(access); moved != kNoExpr) embedded.coordinates.back().value = expr(moved);
+  if (parts.condition != kNoExpr) embedded.mask = both(embedded.mask, expr(parts.condition));
+  return embedded;
 }
 
 // The axes on which neither the place nor the value depends.
-std::vector<kernel::Symbol> Lift::unseen_by(const flat::Store& scatter) const {
-  const std::vector<bool> of_value = flat::axes_of_exprs(kernel_)[scatter.value],
-                          of_place = flat::axes_of_access(kernel_, scatter.access);
+std::vector<kernel::Symbol> Embedding::unseen_by(const Store& scatter) const {
+  const std::vector<bool> seen = kernel::dependences(kernel_, scatter, kernel::dependences(kernel_));
   std::vector<kernel::Symbol> unseen;
   for (size_t axis = 0; axis < axes_.size(); ++axis)
-    if (const auto symbol = kernel::as_symbol(axes_[axis]); symbol && !of_value[axis] && !of_place[axis])
-      unseen.push_back(*symbol);
+    if (const auto symbol = kernel::as_symbol(axes_[axis]); symbol && !seen[axis]) unseen.push_back(*symbol);
   return unseen;
 }
 
-void Lift::store(const flat::Store& store) {
-  kernel::Access place = access(store.access);
-  const flat::Expr* scatter = flat::scatter_of(kernel_, store);
-  if (!scatter) return build_.store(std::move(place), expr(store.value));
-  place.coordinates.back().value = expr(scatter->operands[0]);
-  const ExprId value = expr(scatter->operands[1]);
-  if (scatter->overwrites) build_.store(std::move(place), value, unseen_by(store));
-  else build_.combine(scatter->reduce, std::move(place), value, unseen_by(store));
+void Embedding::store(const Store& store) {
+  Access place = access(store.access);
+  const ExprId value = expr(store.value);
+  std::vector<kernel::Symbol> over = is_scatter(store) ? unseen_by(store) : std::vector<kernel::Symbol>{};
+  if (store.combines) build_.combine(store.reduce, std::move(place), value, std::move(over));
+  else build_.store(std::move(place), value, std::move(over));
 }
 
-ExprId Lift::load(const flat::Access& access) {
-  const auto known = known_.find(access.buffer);
-  return known == known_.end() ? build_.load(this->access(access)) : known->second;
-}
-
-// Moved by what the data decide.
-ExprId Lift::gather(const flat::Expr& expr) {
-  kernel::Access moved = access(expr.access);
-  moved.coordinates.back().value = this->expr(expr.operands[0]);
-  if (expr.operands.size() > 1) {
-    const ExprId condition = this->expr(expr.operands[1]);
-    moved.mask = moved.mask == kernel::kNoExpr ? condition : build_.op(ScalarOp::kLogicalAnd, {moved.mask, condition});
-  }
-  return build_.load(std::move(moved));
-}
-
-ExprId Lift::constant(const flat::Expr& expr) {
+ExprId Embedding::constant(const Expr& expr) {
   if (is_floating(expr.dtype)) return build_.constant(expr.dtype, expr.number);
   if (expr.dtype == DType::b1) return build_.constant(DType::b1, int64_t{expr.number != 0 || expr.integer != 0});
   return build_.constant(expr.dtype, expr.integer);
 }
 
 // Is the operand a load that yields what changes nothing wherever the fold's guards do not hold?
-bool Lift::leaves_out(const flat::Expr& fold) const {
-  const flat::Expr* operand = &kernel_.exprs[fold.operands[0]];
+bool Embedding::leaves_out(const Expr& fold) const {
+  const Expr* operand = &kernel_.exprs[fold.operands[0]];
   const kernel::Number identity = kernel::identity(fold.reduce, operand->dtype);
   const double number = is_floating(operand->dtype) ? identity.real : static_cast<double>(identity.whole);
-  if (operand->kind == flat::ExprKind::kOp && operand->op == ScalarOp::kCast)
-    operand = &kernel_.exprs[operand->operands[0]];
-  return operand->kind == flat::ExprKind::kLoad && operand->access.guards == fold.access.guards &&
+  if (operand->kind == ExprKind::kOp && operand->op == ScalarOp::kCast) operand = &kernel_.exprs[operand->operands[0]];
+  return is_load(*operand) && !looks_up(*operand) && operand->access.mask == fold.access.mask &&
          operand->access.otherwise == number;
 }
 
 // The fold's first operand, which varies along all that is folded, also where it is the same for all points of an axis.
-ExprId Lift::along_all(const flat::Expr& fold, ExprId operand) {
-  const std::vector<std::vector<bool>> varies = flat::axes_of_exprs(kernel_);
-  for (size_t axis = 0; axis < kernel_.axes.size(); ++axis) {
-    const auto symbol = kernel::as_symbol(axes_[axis]);
-    if (kernel_.axes[axis].kind != flat::AxisKind::kReduce || !symbol ||
+ExprId Embedding::along_all(const Expr& fold, ExprId operand) {
+  const std::vector<std::vector<bool>> varies = kernel::dependences(kernel_);
+  for (const kernel::Symbol axis : fold.axes) {
+    if (!kernel::as_symbol(axes_[axis]) ||
         std::any_of(fold.operands.begin(), fold.operands.end(), [&](auto one) { return varies[one][axis]; }))
       continue;
     const DType dtype = kernel_.exprs[fold.operands[0]].dtype;
@@ -294,11 +263,11 @@ ExprId Lift::along_all(const flat::Expr& fold, ExprId operand) {
   return operand;
 }
 
-ExprId Lift::fold(const flat::Expr& expr) {
+ExprId Embedding::fold(const Expr& expr) {
   std::vector<ExprId> operands;
-  for (flat::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
+  for (ExprId operand : expr.operands) operands.push_back(this->expr(operand));
   operands[0] = along_all(expr, operands[0]);
-  if (const ExprId counted = within(expr.access.guards); counted != kernel::kNoExpr && !leaves_out(expr)) {
+  if (const ExprId counted = within(expr.access.mask); counted != kNoExpr && !leaves_out(expr)) {
     const DType dtype = kernel_.exprs[expr.operands[0]].dtype;
     const kernel::Number identity = kernel::identity(expr.reduce, dtype);
     const ExprId nothing = is_floating(dtype) ? build_.constant(dtype, identity.real)
@@ -308,31 +277,29 @@ ExprId Lift::fold(const flat::Expr& expr) {
   return build_.reduce(expr.reduce, std::move(operands), folded_, expr.component);
 }
 
-ExprId Lift::scan(const flat::Expr& expr) {
+ExprId Embedding::scan(const Expr& expr) {
   std::vector<ExprId> operands;
-  for (flat::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
-  const int axis = flat::scan_axis_of(kernel_);
-  const auto walked = kernel::as_symbol(axes_[axis]);
+  for (ExprId operand : expr.operands) operands.push_back(this->expr(operand));
+  const auto walked = kernel::as_symbol(axes_[expr.axes[0]]);
   KW_ASSERT(walked, "a scan walks what is no axis");
-  return build_.scan(expr.reduce, std::move(operands), *walked, kernel_.axes[axis].reversed, expr.component,
-                     expr.integer);
+  return build_.scan(expr.reduce, std::move(operands), *walked, expr.reversed, expr.component, expr.integer);
 }
 
 // An index or a constant in 32 bits, where it fits; else itself.
-ExprId Lift::narrowed(ExprId id) {
-  const kernel::Expr& expr = build_.kernel().exprs[id];
-  const bool constant = expr.kind == kernel::ExprKind::kConstant;
-  if (expr.dtype != DType::i64 || (!constant && expr.kind != kernel::ExprKind::kIndex)) return id;
-  const kernel::Index index = constant ? kernel::Index(expr.integer) : expr.index;
+ExprId Embedding::narrowed(ExprId id) {
+  const Expr& expr = build_.kernel().exprs[id];
+  const bool constant = expr.kind == ExprKind::kConstant;
+  if (expr.dtype != DType::i64 || (!constant && expr.kind != ExprKind::kIndex)) return id;
+  const Index index = constant ? Index(expr.integer) : expr.index;
   const kernel::Interval range = kernel::range_of(index, kernel::ranges_of(build_.kernel()));
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   return range.low >= -kMost && range.high <= kMost ? build_.index(index, DType::i32) : id;
 }
 
 // Indices are compared, and become other numbers, in 32 bits where that makes no difference.
-ExprId Lift::operation(const flat::Expr& expr) {
+ExprId Embedding::operation(const Expr& expr) {
   std::vector<ExprId> operands;
-  for (flat::ExprId operand : expr.operands) operands.push_back(this->expr(operand));
+  for (ExprId operand : expr.operands) operands.push_back(this->expr(operand));
   if (expr.op == ScalarOp::kCast) return build_.cast(expr.dtype, narrowed(operands[0]));
   if (expr.op >= ScalarOp::kEqual && expr.op <= ScalarOp::kGreaterEqual) {
     const std::vector<ExprId> narrow = {narrowed(operands[0]), narrowed(operands[1])};
@@ -342,19 +309,22 @@ ExprId Lift::operation(const flat::Expr& expr) {
   return build_.op(expr.op, std::move(operands));
 }
 
-ExprId Lift::expr(flat::ExprId id) {
+ExprId Embedding::expr(ExprId id) {
   if (const auto done = done_.find(id); done != done_.end()) return done->second;
-  const flat::Expr& expr = kernel_.exprs[id];
-  ExprId made = kernel::kNoExpr;
+  const Expr& expr = kernel_.exprs[id];
+  ExprId made = kNoExpr;
   switch (expr.kind) {
-    case flat::ExprKind::kConstant: made = constant(expr); break;
-    case flat::ExprKind::kIndex: made = build_.index(over_symbols(index(expr.access.index)), expr.dtype); break;
-    case flat::ExprKind::kLoad: made = load(expr.access); break;
-    case flat::ExprKind::kGather: made = gather(expr); break;
-    case flat::ExprKind::kReduce: made = fold(expr); break;
-    case flat::ExprKind::kScan: made = scan(expr); break;
-    case flat::ExprKind::kOp: made = operation(expr); break;
-    default: fail_internal(__FILE__, __LINE__, "an expression that can_lift refuses");
+    case ExprKind::kConstant: made = constant(expr); break;
+    case ExprKind::kIndex: made = build_.index(over_symbols(index(expr.index)), expr.dtype); break;
+    case ExprKind::kLoad: {
+      const auto known = known_.find(expr.access.buffer);
+      made = known == known_.end() ? build_.load(access(expr.access)) : known->second;
+      break;
+    }
+    case ExprKind::kReduce: made = fold(expr); break;
+    case ExprKind::kScan: made = scan(expr); break;
+    case ExprKind::kOp: made = operation(expr); break;
+    default: fail_internal(__FILE__, __LINE__, "an expression that can_embed refuses");
   }
   return done_[id] = made;
 }

@@ -3,13 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "emit/cpu/tile_printer.hpp"
 #include "emit/tile_in_place.hpp"
 #include "group_text.hpp"
+#include "plan/embedding.hpp"
 #include "plan/estimate.hpp"
-#include "plan/lift.hpp"
-#include "plan/lifted_kernel.hpp"
+#include "plan/group_tiles.hpp"
+#include "plan/kernel_builder.hpp"
 #include "targets/cpu/lowering.hpp"
 #include "targets/targets.hpp"
 #include "tile/interpreter.hpp"
@@ -190,7 +192,7 @@ std::string text_of(const Case& one) {
          one.axes + one.body + "}\n";
 }
 
-TEST(LiftedKernels, CostWhatTheyMoveAndCompute) {
+TEST(GroupKernels, CostWhatTheyMoveAndCompute) {
   for (const Case& one : kCases) {
     const GroupText group = parse_group(text_of(one));
     expect_figures(estimate(triton_tiles(group).program, default_device("triton")), one.on_gpu, one.name);
@@ -200,7 +202,7 @@ TEST(LiftedKernels, CostWhatTheyMoveAndCompute) {
 
 // Windows of three, two results of each lane, whose elements are read and written together; and a window that is walked
 // row by row, each of which is there whole.
-TEST(LiftedKernels, WindowsCostWhatTheyReadTogether) {
+TEST(GroupKernels, WindowsCostWhatTheyReadTogether) {
   const std::string head =
       "kernel k {\n  doc \"\"\n  launch warps 1 stages 1\n  buffer x : f32[1048576] input\n"
       "  buffer y : f32[524288] output\n";
@@ -240,7 +242,7 @@ TEST(LiftedKernels, WindowsCostWhatTheyReadTogether) {
 }
 
 // Rows that are folded along memory, one by one.
-TEST(LiftedKernels, FoldRowsOnACpu) {
+TEST(GroupKernels, FoldRowsOnACpu) {
   const auto has_form = [](const std::string& axes, const std::string& lines, const char* index = "1024*row + column") {
     const tile::Program tiles = cpu_tiles(
         parse_group("kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[1048576] input\n"
@@ -262,7 +264,7 @@ TEST(LiftedKernels, FoldRowsOnACpu) {
   EXPECT_TRUE(has_form(short_rows, "  %y = reduce sum(%x) : f32\n"));  // in whole vectors
 }
 
-TEST(LiftedKernels, FoldRowsOfElementsAndOfParts) {
+TEST(GroupKernels, FoldRowsOfElementsAndOfParts) {
   const auto kernel = [](const std::string& axis, const std::string& fold) {
     return triton_tiles(
                parse_group(
@@ -285,7 +287,7 @@ TEST(LiftedKernels, FoldRowsOfElementsAndOfParts) {
 }
 
 // Rows of a number that is the same for all their points, or of no points.
-TEST(LiftedKernels, FoldWhatDoesNotVaryAndWhatIsNotThere) {
+TEST(GroupKernels, FoldWhatDoesNotVaryAndWhatIsNotThere) {
   const auto results = [](int columns, const std::string& block, const std::string& fold) {
     const GroupText group = parse_group(
         "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[4] input\n  buffer out : f32[4] output\n"
@@ -310,7 +312,7 @@ TEST(LiftedKernels, FoldWhatDoesNotVaryAndWhatIsNotThere) {
 }
 
 // A running mean, beside rows that are walked twice.
-TEST(LiftedKernels, MayWriteWhereTheyReadOutsideOfLoops) {
+TEST(GroupKernels, MayWriteWhereTheyReadOutsideOfLoops) {
   const tile::Program program =
       triton_tiles(
           parse_group(
@@ -328,7 +330,7 @@ TEST(LiftedKernels, MayWriteWhereTheyReadOutsideOfLoops) {
 }
 
 // Every iteration is done with an element when it stores the same place; a neighbour's is another one's.
-TEST(LiftedKernels, MayWriteWhereTheyReadInLoopsOfACpu) {
+TEST(GroupKernels, MayWriteWhereTheyReadInLoopsOfACpu) {
   const auto program = [](const std::string& read) {
     const GroupText group = parse_group(
         "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[4097] input\n  buffer y : f32[4096] "
@@ -345,7 +347,7 @@ TEST(LiftedKernels, MayWriteWhereTheyReadInLoopsOfACpu) {
   EXPECT_FALSE(kw::is_elementwise(next, 0, 1));
 }
 
-TEST(LiftedKernels, FollowProductsWithoutSteps) {
+TEST(GroupKernels, FollowProductsWithoutSteps) {
   const auto kernel = [](const std::string& lines) {
     return parse_group(
         "kernel k {\n  doc \"\"\n  launch warps 4 stages 1\n  buffer x : f32[64] input\n"
@@ -363,7 +365,7 @@ TEST(LiftedKernels, FollowProductsWithoutSteps) {
 }
 
 // Rows as long as registers allow: what is only added at the end would take the place of what is kept.
-TEST(LiftedKernels, TightRegistersPutOffLoadsThatNoFoldNeeds) {
+TEST(GroupKernels, TightRegistersPutOffLoadsThatNoFoldNeeds) {
   const auto loads_first = [](const std::string& length, const std::string& block) {
     const plan::ScheduledTiles tiles = triton_tiles(
         parse_group("kernel k {\n  doc \"\"\n  launch warps 32 stages 1\n  buffer x : f32[1048576] input\n"
@@ -382,7 +384,7 @@ TEST(LiftedKernels, TightRegistersPutOffLoadsThatNoFoldNeeds) {
 }
 
 // Every point scatters, also where neither the place nor the value depends on one of the axes.
-TEST(LiftedKernels, ScatterFromEveryPoint) {
+TEST(GroupKernels, ScatterFromEveryPoint) {
   const auto program = [](const std::string& lines) {
     return triton_tiles(parse_group("kernel k {\n  doc \"\"\n  launch warps 1 stages 1\n  buffer x : f32[70] input\n"
                                     "  buffer places : i64[70] input\n  buffer out : f32[9] output\n"
@@ -410,6 +412,33 @@ TEST(LiftedKernels, ScatterFromEveryPoint) {
       "  %x = load x[row] : f32\n  %p = load places[0] : i64\n  %s = scatter put(%p, %x) : f32\n"
       "  store %s to out[0]\n");
   EXPECT_EQ(result(put), (std::vector<double>{1, 1, 1, 1, 2, 1, 1, 1, 1}));
+}
+
+// A mask says what its guards did, and beside them what the data decide.
+TEST(GroupKernels, MasksAreReadBackAsGuards) {
+  GroupKernel kernel;
+  kernel.symbols = {axis_of("row", 8), axis_of("column", 8)};
+  kernel.parallel = 2;
+  KernelBuilder build(kernel);
+  const Index row = kernel::symbol_index(0), column = kernel::symbol_index(1);
+  const ExprId inside = build.mask_of({{row - Index(1), 0, 8}, {column, 2, 5}});
+  const ExprId flag = build.load(element_at(0, row), {}, DType::b1);
+  const auto bounds_of = [&](ExprId mask) {
+    std::vector<std::pair<Index, std::pair<int64_t, int64_t>>> bounds;
+    for (const Guard& guard : guards_of(kernel, mask)) bounds.push_back({guard.index, {guard.lower, guard.upper}});
+    return bounds;
+  };
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
+  const decltype(bounds_of(inside)) expected = {
+      {row - Index(1), {0, kMost}}, {row - Index(1), {kLeast, 8}}, {column, {2, kMost}}, {column, {kLeast, 5}}};
+  EXPECT_EQ(bounds_of(inside), expected);
+  EXPECT_EQ(parts_of_mask(kernel, inside).condition, kNoExpr);
+  const ExprId both = build.both(inside, flag);
+  EXPECT_EQ(bounds_of(both), expected);
+  EXPECT_EQ(parts_of_mask(kernel, both).condition, flag);
+  EXPECT_TRUE(bounds_of(flag).empty());
+  EXPECT_EQ(parts_of_mask(kernel, flag).condition, flag);
+  EXPECT_EQ(parts_of_mask(kernel, kNoExpr).condition, kNoExpr);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A flat kernel and its schedule, as a Kernel with its KernelSchedule and the tile program of both.
+// A group's kernel and its schedule, as a Kernel with its KernelSchedule and the tile program of both.
 #pragma once
 
 #include "lower/schedule.hpp"
@@ -7,10 +7,10 @@
 namespace kw::plan {
 
 // How an axis is taken by blocks of so many points, by a tile where that is all of it; and how it is walked.
-lower::AxisSchedule in_blocks(const flat::Axis& axis, int64_t width);
+lower::AxisSchedule in_blocks(const GroupKernel& kernel, int axis, int64_t width);
 lower::AxisSchedule in_loop(int64_t width);
 // Blocks of one point, and all of what is folded or scanned in tiles.
-lower::KernelSchedule in_single_points(const flat::Kernel& kernel, int64_t warps);
+lower::KernelSchedule in_single_points(const GroupKernel& kernel, int64_t warps);
 
 // `schedule` has an entry for each axis of the kernel, and the words that are the scheduler's to choose; which loads
 // come first, which walks turn round and what may be approximate is told from the kernel. What has one point only is no
