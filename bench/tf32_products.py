@@ -10,8 +10,10 @@ norm of the error by one half over that of PyTorch's. `planned` names what the c
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import statistics
-import types
+import tempfile
+from pathlib import Path
 from typing import Any, Callable
 
 import torch
@@ -31,10 +33,14 @@ class Product(torch.nn.Module):
         return torch.nn.functional.linear(x, w)
 
 
-def kernels(source: str) -> Callable[..., torch.Tensor]:
-    """A candidate's module, from its text."""
-    candidate = types.ModuleType("candidate")
-    exec(source, candidate.__dict__)
+def kernels(source: str, folder: Path) -> Callable[..., torch.Tensor]:
+    """A candidate's module, from its text, in a file: Triton reads its kernels' source there."""
+    path = folder / f"candidate_{len(list(folder.iterdir()))}.py"
+    path.write_text(source)
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    assert specification and specification.loader
+    candidate = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(candidate)
     return candidate.ModelNew(Product())
 
 
@@ -72,7 +78,7 @@ def one_half(exact: dict[str, int]) -> dict[str, int]:
 
 
 @torch.no_grad()
-def row(shape: str, calls: int, card: dict[str, Any] | None) -> str:
+def row(shape: str, calls: int, card: dict[str, Any] | None, folder: Path) -> str:
     rows, depth, columns = map(int, shape.split("x"))
     x, w = torch.randn(rows, depth, device="cuda"), torch.randn(columns, depth, device="cuda")
     graph = export.export_module(Product(), (x, w), device="cuda")
@@ -83,7 +89,7 @@ def row(shape: str, calls: int, card: dict[str, Any] | None) -> str:
         schedule["groups"][0] |= {"scheduler": "contraction", "parameters": one_half(exact["groups"][0]["parameters"])}
     times, errors = {"eager": milliseconds(lambda: x @ w.T, calls)}, {"eager": error(x @ w.T, x, w)}
     for name, made in (("one", schedule), ("three", exact)):
-        function = kernels(library.compile_graph(graph, "triton", card=card, schedule=made)["source"])
+        function = kernels(library.compile_graph(graph, "triton", card=card, schedule=made)["source"], folder)
         times[name] = milliseconds(lambda: function(x, w), calls)
         errors[name] = error(function(x, w), x, w)
     figures = "".join(f"{times[name]:10.3f}" for name in ("eager", "one", "three"))
@@ -98,8 +104,9 @@ def main() -> None:
     Tf32(True, True).set()
     card = hello.card("cuda")
     print(f"{'':>20}{'eager':>10}{'one half':>10}{'three':>10}{'error':>10}  planned")
-    for shape in options.shapes:
-        print(row(shape, options.calls, card), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for shape in options.shapes:
+            print(row(shape, options.calls, card, Path(folder)), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "plan/convolution_kernels.hpp"
+#include "plan/group_kinds.hpp"
 
 namespace kw::plan {
 
@@ -84,16 +85,6 @@ Parameters direct_defaults(const LoweredGroup& group, const DeviceDescription& d
 struct Blocks {
   int64_t filters = 1, positions = 1, depth = 1, stages = 1, warps = 4;
 };
-
-// The dearest operation that follows, in additions; 0: what is stored is the sum, with its scale and bias.
-int dearest_operation(const LoweredGroup& group) {
-  int dearest = 0;
-  for (const Expr& expr : group.kernel.exprs)
-    if (expr.kind == ExprKind::kOp) dearest = std::max(dearest, kernel::additions_of(expr.op));
-  return dearest;
-}
-
-constexpr int kDear = 20;  // additions: tanh, erf, powers, for which more warps are worth their registers
 
 // A row of few channels is read in pieces of 8 or 16 bytes, for which asynchronous copies are slow: more blocks at once
 // hide more than loads ahead do.

@@ -1,5 +1,7 @@
 #include "plan/group_kinds.hpp"
 
+#include <algorithm>
+
 #include "plan/axes.hpp"
 
 namespace kw::plan {
@@ -19,6 +21,13 @@ bool is_reduction(const LoweredGroup& group) {
 }
 bool is_normalisation(const LoweredGroup& group) {
   return has_reduce_axes(group) && stores_over_reduce_axes(group.kernel);
+}
+
+int dearest_operation(const LoweredGroup& group) {
+  int dearest = 0;
+  for (const Expr& expr : group.kernel.exprs)
+    if (expr.kind == ExprKind::kOp) dearest = std::max(dearest, kernel::additions_of(expr.op));
+  return dearest;
 }
 
 void name_bags(GroupKernel& kernel) {

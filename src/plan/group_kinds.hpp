@@ -15,6 +15,11 @@ bool is_sliding(const LoweredGroup& group);  // folds over windows of neighbouri
 bool is_reduction(const LoweredGroup& group);
 bool is_normalisation(const LoweredGroup& group);  // stores along what it folds
 
+// The dearest operation of the group's expressions, in additions; 0: what a product gives is stored as it is, with its
+// scale and bias.
+int dearest_operation(const LoweredGroup& group);
+inline constexpr int kDear = 20;  // tanh, erf, powers: more warps behind a product are worth their registers
+
 // Readable names of their axes, once those are ordered: "bag", "entry"; "row", "window_row".
 void name_bags(GroupKernel& kernel);
 void name_windows(GroupKernel& kernel);

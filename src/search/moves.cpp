@@ -235,8 +235,9 @@ void library_moves(Catalogue& catalogue, const Schedule& schedule, std::vector<M
       other.scheduler = entry->scheduler->name;
       other.parameters = entry->defaults;
     }
-    Move move{schedule, label(catalogue.graph(), now.nodes) + (is_call ? ": a kernel" : ": the library's"), false, 0};
-    move.seconds = total + catalogue.seconds(*entry, other) - catalogue.seconds(*entry, now);
+    Move move{schedule, label(catalogue.graph(), now.nodes) + (is_call ? ": a kernel" : ": the library's"), true, 0};
+    // The model knows less of libraries than of kernels: however dear they seem to it, they are worth a look.
+    move.seconds = std::min(total + catalogue.seconds(*entry, other) - catalogue.seconds(*entry, now), total);
     move.schedule.groups[group] = std::move(other);
     moves.push_back(std::move(move));
     ++made;

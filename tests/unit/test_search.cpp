@@ -126,18 +126,28 @@ constexpr const char* kProduct = R"(graph G {
     return %m
   })";
 
-TEST(Search, VariesAnOperationThatALibraryHasToo) {
+TEST(Search, TakesAnOperationFromTheLibraryAndVariesIt) {
   Setting setting(kProduct);
-  ASSERT_EQ(setting.first.groups[0].scheduler, "contraction");
-  World world([](const Schedule& schedule) { return parameter(schedule, 0, "stages") == 2 ? 0.9 : 1.0; }, 100);
+  ASSERT_EQ(setting.first.groups[0].scheduler, "extern");
+  World world(
+      [](const Schedule& schedule) {
+        if (schedule.groups[0].scheduler == "extern") return 1.0;
+        return parameter(schedule, 0, "stages") == 2 ? 0.8 : 0.9;
+      },
+      400);
   const SearchResult result = search(setting.catalogue, setting.first, {}, world, {});
+  EXPECT_EQ(result.schedule.groups[0].scheduler, "contraction");
   EXPECT_EQ(parameter(result.schedule, 0, "stages"), 2);
 }
 
-TEST(Search, TriesTheLibraryWhereAnOperationIsAKernelOfOurs) {
+TEST(Search, GivesAnOperationToTheLibraryWhereThatIsFaster) {
   Setting setting(kProduct);
-  World world([](const Schedule& schedule) { return schedule.groups[0].scheduler == "extern" ? 0.8 : 1.0; }, 400);
-  const SearchResult result = search(setting.catalogue, setting.first, {}, world, {});
+  Schedule ours = setting.first;
+  const ValueId product = setting.graph.nodes[0].results[0];
+  ours.groups[0].scheduler = "contraction";
+  ours.groups[0].parameters = setting.catalogue.find(ours.groups[0].nodes, {product})->defaults;
+  World world([](const Schedule& schedule) { return schedule.groups[0].scheduler == "extern" ? 0.8 : 1.0; }, 200);
+  const SearchResult result = search(setting.catalogue, ours, {}, world, {});
   EXPECT_EQ(result.schedule.groups[0].scheduler, "extern");
 }
 
