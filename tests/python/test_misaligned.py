@@ -46,7 +46,7 @@ def test_only_what_the_engine_reads_of_a_call_is_asked_for_its_address() -> None
     assert asked == {
         "attention": [(f"arguments_{place}", "0", "1024") for place in range(3)],
         "packed": [("arguments_0", str(start), str(63 * 48 + 16)) for start in (0, 16, 32)],
-        "halves": [],
+        "halves": [("arguments_0", "0", "1280"), ("arguments_1", "0", "768")],
         "streamed": [],  # but for parts that the kernels make themselves
     }
 
