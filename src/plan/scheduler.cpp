@@ -9,12 +9,6 @@
 
 namespace kw::plan {
 
-namespace {
-
-constexpr std::string_view kLibraryCall = "extern";
-
-}  // namespace
-
 bool takes(const Scheduler& scheduler, const LoweredGroup& group) {
   return group.product.has_value() == (scheduler.work == GroupWork::kProducts) &&
          group.recurrence.has_value() == (scheduler.work == GroupWork::kRecurrences) && scheduler.can_take(group);

@@ -64,6 +64,7 @@ ScheduledGroup lowered_for(const Scheduler& scheduler, LoweredGroup group, const
 // The same; nullopt where lowering refuses what the scheduler makes of it. `why`: in its words.
 std::optional<ScheduledGroup> lowered_by(const Scheduler& scheduler, LoweredGroup group, const Parameters& parameters,
                                          const DeviceDescription& device, std::string* why = nullptr);
+inline constexpr const char* kLibraryCall = "extern";  // what a schedule's group has for one
 bool is_kernel(std::string_view scheduler);  // of a schedule's group: not "extern", a library call, nor "in_place"
 // Throws kUser where there is no such scheduler ("extern", a library call, takes no parameters), or it does not take
 // these. `group` names the group.

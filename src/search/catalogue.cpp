@@ -27,7 +27,7 @@ GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<
     library_seconds = 0;
   } else if (nodes.size() == 1 && facts_.kinds[nodes[0]] == NodeKind::kExtern) {
     const Schedule alone{.target = std::string(target_of(device_).name()),
-                         .groups = {{.nodes = nodes, .scheduler = kLibraryCall, .parameters = {}}}};
+                         .groups = {{.nodes = nodes, .scheduler = plan::kLibraryCall, .parameters = {}}}};
     library_seconds = device_.launch_seconds + roofline_seconds(group_costs(facts_.graph, alone).front(), device_);
   }
   auto lowered = outputs.empty() ? std::nullopt : plan::lower_group(facts_, nodes, outputs);
@@ -60,7 +60,7 @@ double Catalogue::seconds(GroupEntry& entry, const plan::Parameters& parameters)
 }
 
 double Catalogue::seconds(GroupEntry& entry, const GroupSchedule& group) {
-  if (group.scheduler == kLibraryCall || !entry.scheduler) return entry.library_seconds.value_or(0.0);
+  if (group.scheduler == plan::kLibraryCall || !entry.scheduler) return entry.library_seconds.value_or(0.0);
   return seconds(entry, group.parameters);
 }
 
@@ -145,7 +145,7 @@ std::optional<Schedule> Catalogue::complete(std::vector<std::vector<NodeId>> gro
     if (outputs[group].empty()) continue;  // every reader has its own copy
     GroupEntry* entry = find(nodes, outputs[group]);
     if (!entry) return std::nullopt;
-    GroupSchedule one{.nodes = nodes, .scheduler = kLibraryCall, .parameters = {}};
+    GroupSchedule one{.nodes = nodes, .scheduler = plan::kLibraryCall, .parameters = {}};
     if (entry->scheduler && (!entry->library_seconds || seconds(*entry, entry->defaults) <= *entry->library_seconds)) {
       one.scheduler = entry->scheduler->name;
       one.parameters = entry->defaults;

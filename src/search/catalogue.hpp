@@ -18,8 +18,6 @@ namespace kw::search {
 // The group alone as a graph with renamed values: equal text for equal work.
 std::string group_text(const Graph& graph, const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs);
 
-inline constexpr const char* kLibraryCall = "extern";  // its scheduler in a GroupSchedule
-
 struct GroupEntry {
   std::string text;                            // group_text(); layers that are repeated share it, and their parameters
   const plan::Scheduler* scheduler = nullptr;  // nullptr: a library call alone, or a group that stores nothing

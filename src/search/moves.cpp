@@ -229,8 +229,8 @@ void library_moves(Catalogue& catalogue, const Schedule& schedule, std::vector<M
     const GroupSchedule& now = schedule.groups[group];
     GroupEntry* entry = now.nodes.size() == 1 ? catalogue.find(now.nodes, outputs[group]) : nullptr;
     if (!entry || !entry->scheduler || !entry->library_seconds) continue;
-    const bool is_call = now.scheduler == kLibraryCall;
-    GroupSchedule other{.nodes = now.nodes, .scheduler = kLibraryCall, .parameters = {}};
+    const bool is_call = now.scheduler == plan::kLibraryCall;
+    GroupSchedule other{.nodes = now.nodes, .scheduler = plan::kLibraryCall, .parameters = {}};
     if (is_call) {
       other.scheduler = entry->scheduler->name;
       other.parameters = entry->defaults;
