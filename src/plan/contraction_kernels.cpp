@@ -15,6 +15,7 @@ using lower::KernelSchedule;
 using lower::Mapping;
 
 constexpr const char* kDocAgain = "The same in f32, where a row or a column is no sum of halves.";
+constexpr const char* kDocAgainRounded = "The same in TF32, where halves do not hold a row or a column.";
 
 constexpr int64_t kManyBlocks = 1 << 13;  // of 64 by 64 that the second kernel would have
 
@@ -138,9 +139,22 @@ class Contraction : ProductKernels {
     return schedule;
   }
 
-  // The product and what follows it. `again`: in f32, where a row or a column is no sum of halves.
+  // What computes rows and columns again that halves do not hold, from the operands themselves: as PyTorch does.
+  KernelDraft draft_again() const {
+    return blocks_.one_half ? KernelDraft(group_.kernel.name + "_in_tf32", kDocAgainRounded)
+                            : KernelDraft(group_.kernel.name + "_in_f32", kDocAgain);
+  }
+
+  ExprId dot_again(kernel::Builder& build, ExprId left, ExprId right, const ProductSymbols& symbols) const {
+    if (!blocks_.one_half) return build.dot(left, right, {symbols.depth});
+    // Tensor cores cut the digits that TF32 has not. A subnormal that rounds to 0 makes NaN of an infinity.
+    for (ExprId* operand : {&left, &right}) *operand = build.op(kernel::ScalarOp::kRoundTf32, {*operand});
+    return build.dot(left, right, {symbols.depth}, kernel::Precision::kTf32);
+  }
+
+  // The product and what follows it. `again`: where a row or a column is no sum of halves.
   void multiply(const SplitOperand* left, const SplitOperand* right, bool again) {
-    KernelDraft draft(group_.kernel.name + (again ? "_in_f32" : ""), again ? kDocAgain : group_.kernel.doc);
+    KernelDraft draft = again ? draft_again() : KernelDraft(group_.kernel.name, group_.kernel.doc);
     const ProductSymbols symbols = declare(draft);
     kernel::Builder& build = draft.build;
 
@@ -156,8 +170,9 @@ class Contraction : ProductKernels {
       product = build.op(kernel::ScalarOp::kMul,
                          {product, build.op(kernel::ScalarOp::kMaximum, {left_scale, right_scale})});
     } else {
-      product = build.dot(operand(draft, product_, Side::kLeft, symbols),
-                          operand(draft, product_, Side::kRight, symbols), {symbols.depth});
+      const ExprId a = operand(draft, product_, Side::kLeft, symbols),
+                   b = operand(draft, product_, Side::kRight, symbols);
+      product = again ? dot_again(build, a, b, symbols) : build.dot(a, b, {symbols.depth});
       if (again) flagged = build.named("has_no_halves", has_no_halves(draft, *left, *right, in_parts(symbols)));
     }
     // A fold over columns needs all of a row again.
@@ -176,7 +191,7 @@ class Contraction : ProductKernels {
     Shape shape;     // of it
   };
 
-  // The kernel for the product, which finds where streamed operands' rows have no halves, and the one in f32.
+  // The kernel for the product, which finds where streamed operands' rows have no halves, and the one for these.
   void stream() {
     std::optional<SplitOperand> kept;
     std::vector<Streamed> streamed;
@@ -254,7 +269,7 @@ class Contraction : ProductKernels {
   }
 
   void multiply_streamed_again(const std::optional<SplitOperand>& kept, const std::vector<Streamed>& streamed) {
-    KernelDraft draft(group_.kernel.name + "_in_f32", kDocAgain);
+    KernelDraft draft = draft_again();
     const ProductSymbols symbols = declare(draft);
     kernel::Builder& build = draft.build;
     const auto either = [&](ExprId a, ExprId b) { return build.op(kernel::ScalarOp::kLogicalOr, {a, b}); };
@@ -263,8 +278,8 @@ class Contraction : ProductKernels {
     const auto operand_of = [&](Side side) { return operand(draft, product_, side, symbols); };
     const Side first = streamed[0].side;  // the order in which buffers are declared
     const ExprId one = operand_of(first), other = operand_of(first == Side::kLeft ? Side::kRight : Side::kLeft);
-    const ExprId product = build.dot(first == Side::kLeft ? one : other, first == Side::kLeft ? other : one,
-                                     {symbols.depth});
+    const ExprId product =
+        dot_again(build, first == Side::kLeft ? one : other, first == Side::kLeft ? other : one, symbols);
     ExprId flagged = kernel::kNoExpr;
     if (kept) {
       flagged = streamed_has_no_halves(draft, *kept, symbols, draft.load(spoilt[0].buffer, spoilt[0].places));

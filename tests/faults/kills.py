@@ -39,7 +39,8 @@ WRONG_CANDIDATE = RIGHT_CANDIDATE.replace("dim=-1)", "dim=-1) * 1.01")
 SAMPLE_SECONDS = 0.03
 END_SECONDS = 6.0  # a compiler that was started ends by itself, nothing else takes longer than a moment
 LONGEST_SECONDS = 600.0  # of an undisturbed run
-TRIES = 3  # until a process of the wanted kind was there at the wanted moment
+TRIES = 3  # until a process of the wanted kind was there at the wanted moment; then another kind is drawn
+DRAWS = 4
 
 
 @dataclass
@@ -235,13 +236,14 @@ class Kills:
     def disturbed(self, scenario: Scenario) -> Run:
         if self.random.random() < 0.2:
             shutil.rmtree(self.folder / "cache", ignore_errors=True)  # so that compilers run
-        # A compiler's end is the file's that asked for it.
-        kind = self.kill or self.random.choice(sorted(set(scenario.lives) - {"compiler"}))
-        first, last = scenario.lives[kind]
-        share = self.random.random()
-        for attempt in range(TRIES):
+        for attempt in range(DRAWS * TRIES):
+            if attempt % TRIES == 0:
+                # A compiler's end is the file's that asked for it.
+                kind = self.kill or self.random.choice(sorted(set(scenario.lives) - {"compiler"}))
+                first, last = scenario.lives[kind]
+                share = self.random.random()
             arguments = self.anew(scenario)
-            run = self.run(scenario, arguments, kind, share / (1 + attempt) * (last - first))
+            run = self.run(scenario, arguments, kind, share / (1 + attempt % TRIES) * (last - first))
             if run.killed or run.code is None:
                 break
         found = self.remains(is_over=run.killed != "kw")

@@ -170,7 +170,7 @@ def test_products_that_pytorch_makes_in_tf32(
 
 @pytest.mark.parametrize("scheme", [1, 4])
 @pytest.mark.parametrize(
-    ("case", "splits"), zip(OF_ONE_INPUT, (4, 3, 4), strict=True), ids=[case.name for case in OF_ONE_INPUT]
+    ("case", "splits"), list(zip(OF_ONE_INPUT, (4, 3, 4), strict=True)), ids=[case.name for case in OF_ONE_INPUT]
 )
 def test_what_several_products_read_is_split_once(
     case: Case, splits: int, scheme: int, tf32: None, interpreter: InterpreterProcess, tmp_path: Path
@@ -207,7 +207,7 @@ def test_triton_makes_tensor_core_code_of_them(name: str, tmp_path: Path) -> Non
         "contraction"
     ]
     code = machine_code(emitted, tmp_path)
-    (product,) = (one for kernel, one in code.items() if not re.search("^split_|_in_f32|_of_parts", kernel))
+    (product,) = (one for kernel, one in code.items() if not re.search("^split_|_in_t?f32|_of_parts", kernel))
     assert product.asm["ptx"].count("wgmma.mma_async") > 0
     assert compile_only._resources(product)["spills"] in (0, None)
     if large.dtype == torch.float32:
@@ -236,7 +236,7 @@ def test_tensor_core_code_of_one_half(name: str, tf32: None, tmp_path: Path) -> 
     assert "_low" not in emitted["source"] and "by one of halves, for TF32" in emitted["source"]
     code = machine_code(emitted, tmp_path)
     assert len(code) == 4
-    (product,) = (one for kernel, one in code.items() if not re.search("^split_|_in_f32", kernel))
+    (product,) = (one for kernel, one in code.items() if not re.search("^split_|_in_t?f32", kernel))
     assert product.asm["ptx"].count("wgmma.mma_async") > 0 and "cp.async.bulk.tensor" in product.asm["ptx"]
     assert (compile_only._resources(product)["spills"] or 0) <= 128  # bytes, behind the loop
     exact = compile_for_gpu(Wrapped(large.function), *large.arguments(), caution="exact-products")
@@ -251,7 +251,7 @@ def test_consumers_split_a_weight_into_one_half(tf32: None, tmp_path: Path) -> N
     emitted = with_contraction(Wrapped(large.function), large.arguments(), blocks)
     assert "warp_specialize" in emitted["source"] and "_low" not in emitted["source"]
     code = machine_code(emitted, tmp_path)
-    (product,) = (one for kernel, one in code.items() if not re.search("^split_|_in_f32", kernel))
+    (product,) = (one for kernel, one in code.items() if not re.search("^split_|_in_t?f32", kernel))
     assert "wgmma.mma_async" in product.asm["ptx"] and compile_only._resources(product)["spills"] in (0, None)
 
 

@@ -106,7 +106,7 @@ def _averaged() -> Iterator[Any]:
             yield pytest.param(case, how, id=f"{case.name}-{how}")
 
 
-@pytest.mark.parametrize("case, how", _averaged())
+@pytest.mark.parametrize("case, how", list(_averaged()))
 def test_averages_of_norms_are_pytorchs(case: Norm, how: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
     """From the statistics that a convolution gives, which nobody reads its result for."""
     graph = _graph(case)

@@ -166,7 +166,7 @@ TEST(Contraction, IsOfOneHalfWherePyTorchMayUseTf32) {
   EXPECT_EQ(schedule.groups.at(0).parameters.at("scheme"), 4);
   const Program program = make_program(graph, schedule, device);
   EXPECT_EQ(kernels_of(program),
-            (Names{"split_x_kernel", "split_w_kernel", "linear_relu_kernel", "linear_relu_kernel_in_f32"}));
+            (Names{"split_x_kernel", "split_w_kernel", "linear_relu_kernel", "linear_relu_kernel_in_tf32"}));
   const auto count = [](const tile::Program& made, tile::Kind kind) {
     int found = 0;
     tile::for_each(made.body, [&](const tile::Instruction& one) { found += one.kind == kind ? 1 : 0; });
