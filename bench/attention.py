@@ -1,4 +1,5 @@
-"""Attention as one kernel of ours beside PyTorch's and torch.compile's, on a GPU: times, and errors against double precision.
+"""Attention as one kernel of ours beside PyTorch's and torch.compile's, on a GPU: times, and errors against double
+precision.
 
 PYTHONPATH=python python3 bench/attention.py [NAME...] [--sweep]
 

@@ -1,4 +1,5 @@
-"""Products in bf16 of the sizes of public language models, on a GPU: ours beside cuBLAS's, fused layers beside torch.compile's.
+"""Products in bf16 of the sizes of public language models, on a GPU: ours beside cuBLAS's, fused layers beside
+torch.compile's.
 
 PYTHONPATH=python python3 bench/bf16_layers.py [NAME...] [--rows 4096] [--sweep] [--only products|chains]
 

@@ -3,8 +3,8 @@
 
     bench/capture_suite.py --suite DIR [--device cuda] [--out DIR] [--jobs N]
 
-Needs no GPU. Each problem is captured in a process of its own, forked from one that has captured before; with --out its graph is
-written to OUT/<path below the suite>.json.
+Needs no GPU. Each problem is captured in a process of its own, forked from one that has captured before; with --out its
+graph is written to OUT/<path below the suite>.json.
 """
 
 from __future__ import annotations

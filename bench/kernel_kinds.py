@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Modules of one operation each, of kinds and sizes that the suite lacks, verified and timed beside eager and torch.compile.
+"""Modules of one operation each, of kinds and sizes that the suite lacks, verified and timed beside eager and
+torch.compile.
 
     bench/kernel_kinds.py OUT [--target triton|cpu] [--only sort,topk] [--scale 1] [-- OPTIONS of kw bench …]
 
-Writes the modules to OUT/problems and the results where `kw bench` has them: OUT/results. --scale divides the number of rows, for a CPU.
+Writes the modules to OUT/problems and the results where `kw bench` has them: OUT/results. --scale divides the number of
+rows, for a CPU.
 """
 
 from __future__ import annotations

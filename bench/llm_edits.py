@@ -83,7 +83,9 @@ def mean(values: list[float]) -> float:
 def against(
     ours: dict[str, list[list[float]]], theirs: dict[str, list[list[float]]], place: int, source: random.Random
 ) -> tuple[float, float, float]:
-    """Geometric mean of the ratio of two proposers' times after as many evaluations, and its 95 % interval; problems are drawn anew."""
+    """Geometric mean of the ratio of two proposers' times after as many evaluations, and its 95 % interval; problems
+    are drawn anew.
+    """
     ratios = [
         mean([one[place] for one in ours[problem]]) / mean([one[place] for one in theirs[problem]]) for problem in ours
     ]

@@ -4,9 +4,9 @@
     kw     bench PROBLEMS --emit-only --target triton --out new
     python bench/old_and_new.py old new PROBLEMS... --out times.jsonl
 
-Old over new above 1: the new module is faster. Ratios are medians of turns, each of as many calls as take 3 ms; inputs and
-weights are the same for both. With --device cpu modules are compiled first, on all cores, and then timed one after the
-other with --threads threads.
+Old over new above 1: the new module is faster. Ratios are medians of turns, each of as many calls as take 3 ms; inputs
+and weights are the same for both. With --device cpu modules are compiled first, on all cores, and then timed one after
+the other with --threads threads.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 
     bench/proposer_overlap.py [--samples 100] [--writes SECONDS …] [--kw ./kw]
 
-A scripted server writes right answers, each another text, at the given pace (default: 4 s an answer, slower than the judge, and 0.4 s, faster than it); every
-one is extracted, checked, compiled and verified in a process of its own. Prints the share of the time that the slower of the two sides was busy (goal 0.9) and
-what an answer cost beside model and judge (goal 50 ms).
+A scripted server writes right answers, each another text, at the given pace (default: 4 s an answer, slower than the
+judge, and 0.4 s, faster than it); every one is extracted, checked, compiled and verified in a process of its own.
+Prints the share of the time that the slower of the two sides was busy (goal 0.9) and what an answer cost beside model
+and judge (goal 50 ms).
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 
     bench/search_gain.py [--seconds 60] [--target auto] [--out FILE] [--kw build/kw] PROBLEM.py | FOLDER …
 
-Each problem is searched afresh, in an archive of its own, so that nothing known beforehand helps. The last line has the geometric mean (the goal is 0.92).
-Both times are of one race (docs/cli.md); the winner is the least of many timings, which flatters the search by its noise, never the defaults.
+Each problem is searched afresh, in an archive of its own, so that nothing known beforehand helps. The last line has the
+geometric mean (the goal is 0.92). Both times are of one race (docs/cli.md); the winner is the least of many timings,
+which flatters the search by its noise, never the defaults.
 """
 
 from __future__ import annotations

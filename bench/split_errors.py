@@ -1,10 +1,11 @@
-"""Errors of products whose operands are sums of two halves (docs/precision.md), on a CPU, beside PyTorch's in single precision.
+"""Errors of products whose operands are sums of two halves (docs/precision.md), on a CPU, beside PyTorch's in single
+precision.
 
 python3 bench/split_errors.py [--side N] [--depth K]
 
 Emulated as the kernels work: rows scaled by powers of two, three products of halves with the small ones first, sums of
-64 added to the total in single precision. Of each: the largest and the mean error over |A| |B|, the sum of the products'
-sizes, in units of 2^-24; and the share of rows and columns that go to the kernel in single precision.
+64 added to the total in single precision. Of each: the largest and the mean error over |A| |B|, the sum of the
+products' sizes, in units of 2^-24; and the share of rows and columns that go to the kernel in single precision.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ LARGE = 4.0  # of a scaled row: near its largest
 
 
 def split(rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """High and low halves in single precision; of each row its scale, how many numbers are near its largest, and how many
-    another row needs more than (-1: none)."""
+    """High and low halves in single precision; of each row its scale, how many numbers are near its largest, and how
+    many another row needs more than (-1: none).
+    """
     largest = rows.abs().amax(1, keepdim=True).clamp(min=2.0**-112)
     exponent = largest.log2().floor()
     scaled = rows * torch.exp2(14 - exponent)

@@ -1,5 +1,5 @@
-"""Products that PyTorch makes in TF32, on a GPU: its own time, and those of kernels by one half and by three products of
-halves (docs/precision.md), whether or not the cost model takes them.
+"""Products that PyTorch makes in TF32, on a GPU: its own time, and those of kernels by one half and by three products
+of halves (docs/precision.md), whether or not the cost model takes them.
 
 python3 bench/tf32_products.py [--shapes 4096x4096x4096 …] [--calls N]
 

@@ -1,4 +1,5 @@
-"""Kernels lowered from a schedule (bench/tile_kernels), on a GPU beside PyTorch: errors against double precision, times.
+"""Kernels lowered from a schedule (bench/tile_kernels), on a GPU beside PyTorch: errors against double precision,
+times.
 
 python3 bench/tile_programs.py [NAME...]             prints them with build/tests/unit/tile_tool and times them here
 python3 bench/tile_programs.py --print FOLDER        prints them only, for a machine without the tool

@@ -1,4 +1,6 @@
-"""Running `kw` from tests: one call, or a line-by-line child that keeps its worker, so that a hundred bad files cost one import of PyTorch."""
+"""Running `kw` from tests: one call, or a line-by-line child that keeps its worker, so that a hundred bad files cost
+one import of PyTorch.
+"""
 
 from __future__ import annotations
 

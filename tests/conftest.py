@@ -27,7 +27,8 @@ os.environ.setdefault("KW_PYTHONPATH", str(HOME / "python"))
 # Told once for all processes of a run: what takes a part of its cases each day goes by it.
 os.environ.setdefault("KW_DAY", str(int(time.time() // 86400)))
 
-# Tests that run beside one another are not timed, and need not wait for each other, or for what else is timed on this machine.
+# Tests that run beside one another are not timed, and need not wait for each other, or for what else is timed on this
+# machine.
 os.environ["KW_LOCK_DIR"] = tempfile.mkdtemp(prefix="kw-test-locks-")
 atexit.register(shutil.rmtree, os.environ["KW_LOCK_DIR"], ignore_errors=True)
 

@@ -1,4 +1,6 @@
-"""Candidates in Triton's interpreter: a process of its own, since TRITON_INTERPRET=1 holds for a whole process. It is asked line by line, in JSON."""
+"""Candidates in Triton's interpreter: a process of its own, since TRITON_INTERPRET=1 holds for a whole process. It is
+asked line by line, in JSON.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ FOLDERS = [TESTS, TESTS / "python", TESTS / "e2e", TESTS / "property", TESTS.par
 
 
 class InterpreterProcess:
-    """Calls `function` ("module:name") with each request, a dictionary; it raises, or gives a text, where the candidate is at fault."""
+    """Calls `function` ("module:name") with each request, a dictionary; it raises, or gives a text, where the candidate
+    is at fault.
+    """
 
     def __init__(self, folder: Path, function: str) -> None:
         path = os.pathsep.join([*map(str, FOLDERS), os.environ.get("PYTHONPATH", "")])

@@ -1,6 +1,8 @@
-"""The tests whose outcome may depend on the processor, under each of its instruction sets and several numbers of threads: `kw test --matrix`.
+"""The tests whose outcome may depend on the processor, under each of its instruction sets and several numbers of
+threads: `kw test --matrix`.
 
-PyTorch's kernels and ours choose by the processor that they run on. Here both are told to do without what newer processors have.
+PyTorch's kernels and ours choose by the processor that they run on. Here both are told to do without what newer
+processors have.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-# Kernels against PyTorch. What is left out compares text, plans and errors, or asks for nothing beyond allclose of two roads through PyTorch.
+# Kernels against PyTorch. What is left out compares text, plans and errors, or asks for nothing beyond allclose of two
+# roads through PyTorch.
 NUMERIC = [
     "tests/e2e/test_edges.py",
     "tests/python/test_cpu_kernels.py",

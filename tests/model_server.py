@@ -1,4 +1,6 @@
-"""A scripted OpenAI-compatible server: each completion request gets the next answer of the script, the last one again and again."""
+"""A scripted OpenAI-compatible server: each completion request gets the next answer of the script, the last one again
+and again.
+"""
 
 from __future__ import annotations
 

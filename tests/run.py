@@ -84,7 +84,9 @@ def python_folders(device: bool) -> list[str]:
 
 
 def run_matrix(pattern: str | None, quick: bool) -> Tally:
-    """The numeric tests under each combination that this processor can have; those that it cannot are named, and count as nothing."""
+    """The numeric tests under each combination that this processor can have; those that it cannot are named, and count
+    as nothing.
+    """
     features = matrix.features()
     total, rows = Tally(), []
     with tempfile.TemporaryDirectory(prefix="kw-test-") as folder:

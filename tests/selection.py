@@ -1,5 +1,6 @@
-"""Which parameter sets of a test are taken where not all are: in the quick run a few, else of a matrix of cases and ways each
-case in one way, and of some tests a part each day."""
+"""Which parameter sets of a test are taken where not all are: in the quick run a few, else of a matrix of cases and
+ways each case in one way, and of some tests a part each day.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def spread(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def in_turns(items: Iterable[Any]) -> Iterator[Any]:
-    """Of a test with the mark `in_turns(PARAMETER…)` each case in one of the ways that the parameters name together; all of others."""
+    """Of a test with the mark `in_turns(PARAMETER…)` each case in one of the ways that the parameters name together;
+    all of others.
+    """
     for family in _families(items):
         marker = family[0].get_closest_marker("in_turns")
         yield from _each_case_once(family, marker.args) if marker else family

@@ -1,6 +1,7 @@
 """The public interface: `optimize`, `verify` and `measure` for modules in memory.
 
-The same way as `kw optimize` takes, in this process: export, compile (in libkernelwright.so), verify against double precision, measure.
+The same way as `kw optimize` takes, in this process: export, compile (in libkernelwright.so), verify against double
+precision, measure.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _CHOICES = {
 }
 _NUMBERS = {"draws": (1, 10_000), "seed": (0, 2**62 - 1)}
 _RUNS_ORIGINAL = "On inputs like the examples the module itself ran instead of its kernels: {}."
-# In the repr of a module that was never verified; a plain string's method, so that the module can be copied and pickled.
+# In the repr of a module that was never verified; a plain string's method, so that the module can be copied and
+# pickled.
 _UNVERIFIED = "UNVERIFIED: nothing checked these kernels"
 
 
@@ -63,16 +65,18 @@ def optimize(
 ) -> torch.nn.Module:
     """A module that computes what `module` does, faster, and shares its parameters and buffers.
 
-    `example_inputs` (the positional arguments in a list or tuple, or one tensor) and `example_kwargs` give the shapes, dtypes, strides, devices and non-tensor arguments that the kernels
-    are made for. Called with anything else, where gradients are wanted, or in the other mode (train, eval) where a layer depends on it, the result runs `module`
-    itself, with one warning for each reason. `target` is "cpu", "triton" or "auto" (by the devices of the tensors); `policy` as in docs/contract.md;
-    `graphs` as `kw optimize --graphs`: whether a GPU's kernels run as a CUDA graph from the third call on.
+    `example_inputs` (the positional arguments in a list or tuple, or one tensor) and `example_kwargs` give the shapes,
+    dtypes, strides, devices and non-tensor arguments that the kernels are made for. Called with anything else, where
+    gradients are wanted, or in the other mode (train, eval) where a layer depends on it, the result runs `module`
+    itself, with one warning for each reason. `target` is "cpu", "triton" or "auto" (by the devices of the tensors);
+    `policy` as in docs/contract.md; `graphs` as `kw optimize --graphs`: whether a GPU's kernels run as a CUDA graph
+    from the third call on.
 
-    Candidates are checked against the contract and the first that passes is returned, from fused kernels down to plain library calls;
-    VerificationError is raised when none passes. The result's `report` says what was found; `source` is the kernels' text.
-    With `unverified_kernels_may_be_wrong` nothing is checked: the first candidate is returned, with an UnverifiedKernelsWarning, and says so
-    in its repr and its report.
-    Raises kernelwright.errors.Error when the module cannot be exported (data-dependent control flow, an unsupported dtype …).
+    Candidates are checked against the contract and the first that passes is returned, from fused kernels down to plain
+    library calls; VerificationError is raised when none passes. The result's `report` says what was found; `source` is
+    the kernels' text. With `unverified_kernels_may_be_wrong` nothing is checked: the first candidate is returned, with
+    an UnverifiedKernelsWarning, and says so in its repr and its report. Raises kernelwright.errors.Error when the
+    module cannot be exported (data-dependent control flow, an unsupported dtype …).
     """
     from .capture.export import export_module
 
@@ -125,9 +129,9 @@ def verify(
 ) -> dict[str, Any]:
     """The contract's verdict on `candidate`, a module of `optimize` or any module with the state_dict of `module`.
 
-    Returns the verdict of docs/json.md: "verdict" ("pass" or "fail"), "reason", "errors", "checks" … Inputs are drawn afresh with the forms of the
-    examples. Neither module nor the examples are changed. This runs in the calling process; a candidate that crashes takes it along, so use
-    `kw verify` for code you do not trust.
+    Returns the verdict of docs/json.md: "verdict" ("pass" or "fail"), "reason", "errors", "checks" … Inputs are drawn
+    afresh with the forms of the examples. Neither module nor the examples are changed. This runs in the calling
+    process; a candidate that crashes takes it along, so use `kw verify` for code you do not trust.
     """
     from .judge import verification
 
@@ -170,7 +174,9 @@ def measure(
     baselines: Sequence[str] = ("eager", "compile"),
     budget_seconds: float = 5.0,
 ) -> dict[str, Any]:
-    """Times `candidate`, `module` and torch.compile of it in turns: "time_ms", "speedup" … of docs/json.md. Runs under no_grad."""
+    """Times `candidate`, `module` and torch.compile of it in turns: "time_ms", "speedup" … of docs/json.md. Runs under
+    no_grad.
+    """
     from .judge import measurement
 
     if candidate is not None:
@@ -307,8 +313,9 @@ def _load(source: str) -> type[torch.nn.Module]:
     return candidates.load(str(path)).ModelNew
 
 
-# A module in memory in the place of a problem file. Both sides stand in modules of the same form, so that every parameter, buffer and attribute
-# has the same name in both: `Model` as _Held(module), ModelNew as itself, each inside _Call.
+# A module in memory in the place of a problem file. Both sides stand in modules of the same form, so that every
+# parameter, buffer and attribute has the same name in both: `Model` as _Held(module), ModelNew as itself, each inside
+# _Call.
 
 
 class _Held(torch.nn.Module):

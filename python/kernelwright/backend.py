@@ -20,8 +20,8 @@ def kernelwright(
 ) -> Callable[..., Any]:
     """Compiles a graph that Dynamo found. `options` are keyword arguments of kernelwright.optimize (api.SETTINGS).
 
-    Each combination of shapes is compiled, and verified, at its first call. Where gradients are wanted, and where a graph cannot be compiled
-    or no candidate passes, PyTorch runs it, with one warning.
+    Each combination of shapes is compiled, and verified, at its first call. Where gradients are wanted, and where a
+    graph cannot be compiled or no candidate passes, PyTorch runs it, with one warning.
     """
     from . import api
 

@@ -1,4 +1,5 @@
-"""Builds candidates ahead of their first run: several at once, each in a forked child, into the caches in which their kernels are looked up.
+"""Builds candidates ahead of their first run: several at once, each in a forked child, into the caches in which their
+kernels are looked up.
 
 A process of its own, that never touches a GPU, answers this method, so that compiling goes on beside timing.
 """

@@ -1,8 +1,9 @@
 """Compiles the kernels of an emitted Triton file to machine code without a GPU.
 
-The file ends with `KERNEL_SIGNATURES`, a list of dicts: `kernel` (the function's name), `signature` (argument → Triton type), `constexprs`,
-`num_warps`, `num_stages`, `enable_fp_fusion`, `divisible_by_16` (the arguments that a launch would specialise on), and `true_from_sm` (constexprs that
-depend on the device: from which compute capability on they are true).
+The file ends with `KERNEL_SIGNATURES`, a list of dicts: `kernel` (the function's name), `signature` (argument → Triton
+type), `constexprs`, `num_warps`, `num_stages`, `enable_fp_fusion`, `divisible_by_16` (the arguments that a launch would
+specialise on), and `true_from_sm` (constexprs that depend on the device: from which compute capability on they are
+true).
 """
 
 from __future__ import annotations
@@ -127,7 +128,9 @@ def _resources(compiled: Any) -> dict[str, int | None]:
 
 
 def _spilled(compiled: Any, on_stack: int) -> int:
-    """How much of what lies on a thread's stack is spilled registers: sines and cosines keep the digits of π there. Only the assembler tells, and not its output."""
+    """How much of what lies on a thread's stack is spilled registers: sines and cosines keep the digits of π there.
+    Only the assembler tells, and not its output.
+    """
     code, tool = compiled.asm.get("ptx"), _tool("ptxas")
     target = re.search(r"^\.target\s+(\w+)", code or "", re.MULTILINE)
     if tool is None or target is None:

@@ -1,7 +1,8 @@
 """Makes `torch.compile(model, backend="kernelwright")` work after `import kernelwright`, without importing PyTorch.
 
-An installed package names the backend in its entry points, which PyTorch reads when it first looks for a backend it does not know. In a
-checkout nothing is installed; there `_Checkout` tells importlib.metadata, which PyTorch asks, what the package's metadata would say.
+An installed package names the backend in its entry points, which PyTorch reads when it first looks for a backend it
+does not know. In a checkout nothing is installed; there `_Checkout` tells importlib.metadata, which PyTorch asks, what
+the package's metadata would say.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Errors that reach the user, in the form the worker protocol sends them.
 
-An `Error` says what was wrong, where, and what to do; `to_json` is the protocol's error object. `blame` turns any exception that
-the user's code raised into one, pointing at the innermost line of the user's own file.
+An `Error` says what was wrong, where, and what to do; `to_json` is the protocol's error object. `blame` turns any
+exception that the user's code raised into one, pointing at the innermost line of the user's own file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import Any, Iterator
 
 
 class Error(Exception):
-    """One failure with a clear message. `kind` is "user", "candidate", "missing" or "internal"; `code` is a stable slug."""
+    """One failure with a clear message. `kind` is "user", "candidate", "missing" or "internal"; `code` is a stable
+    slug.
+    """
 
     def __init__(
         self, kind: str, code: str, message: str, *, where: str = "", source: str = "", hint: str = "", detail: str = ""
@@ -124,7 +126,9 @@ _DISTRIBUTIONS = {
 
 
 def blame(error: BaseException, path: str, doing: str, code: str, *, kind: str = "user") -> Error:
-    """Explain an exception that code in the file `path` raised while `doing` ("constructing Model", "importing the file", …)."""
+    """Explain an exception that code in the file `path` raised while `doing` ("constructing Model", "importing the
+    file", …).
+    """
     if isinstance(error, Error):
         return error
     if is_disk_full(error):

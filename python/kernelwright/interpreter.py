@@ -1,5 +1,7 @@
-"""Triton's interpreter (TRITON_INTERPRET=1) runs kernels on CPU tensors, but has no libdevice. This teaches it the functions that emitted
-kernels call, computed in double precision and rounded once, so that kernels can be checked without a GPU."""
+"""Triton's interpreter (TRITON_INTERPRET=1) runs kernels on CPU tensors, but has no libdevice. This teaches it the
+functions that emitted kernels call, computed in double precision and rounded once, so that kernels can be checked
+without a GPU.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def _interpreted(function: Callable[..., np.ndarray]) -> Callable[..., Any]:
 
 
 def _splat(builder: Any, block: Any, scalar: Any) -> Any:
-    """The scalar everywhere, as it is stored: the result of a comparison says that it has its operands' type, and is boolean."""
+    """The scalar everywhere, as it is stored: the result of a comparison says that it has its operands' type, and is
+    boolean.
+    """
     from triton.runtime.interpreter import TensorHandle
 
     values = np.asarray(scalar.data)
@@ -78,7 +82,9 @@ def _splat(builder: Any, block: Any, scalar: Any) -> Any:
 
 
 def _fma(builder: Any, left: Any, right: Any, addend: Any) -> Any:
-    """One rounding of a product and a sum, which the interpreter rounds twice: a product of two single floats is exact in double precision."""
+    """One rounding of a product and a sum, which the interpreter rounds twice: a product of two single floats is exact
+    in double precision.
+    """
     from triton.runtime.interpreter import TensorHandle
 
     if left.data.dtype != np.float32:

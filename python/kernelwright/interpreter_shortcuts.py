@@ -1,4 +1,5 @@
-"""Triton's interpreter computes with NumPy in a moment, and makes types of Python objects for the rest of the time. Here these are made once.
+"""Triton's interpreter computes with NumPy in a moment, and makes types of Python objects for the rest of the time.
+Here these are made once.
 
 What kernels compute stays the same: types are made of the same parts, and overflow of whole numbers, which the
 interpreter computes and then does not assert (that takes its debug mode), is not computed.
@@ -40,7 +41,9 @@ def _shapes_of(core: Any) -> Any:
 
 
 def _converter(convert: Any, towards_zero: Any) -> Any:
-    """bfloat16 is the upper half of a float. The interpreter takes it apart, and rounds towards zero where the hardware takes the nearest."""
+    """bfloat16 is the upper half of a float. The interpreter takes it apart, and rounds towards zero where the hardware
+    takes the nearest.
+    """
 
     def converted(numbers: Any, given: Any, wanted: Any, rounding: Any) -> Any:
         if given.name == "bf16" and wanted.name == "fp32":

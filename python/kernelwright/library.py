@@ -25,8 +25,8 @@ def compile_graph(
     """The candidate for a graph: {"source", "kernels", "library_calls", …}. Raises errors.Error.
 
     With `problem_source`, the text of a problem file, ModelNew is a subclass of its Model; without, it wraps a module.
-    `schedule`: in place of the planner's own, in the form in which an answer has it. `graphs`: "off", "on" or "auto", of
-    CUDA graphs. `card`: the GPU that the candidate will run on (hello.card), where it is here.
+    `schedule`: in place of the planner's own, in the form in which an answer has it. `graphs`: "off", "on" or "auto",
+    of CUDA graphs. `card`: the GPU that the candidate will run on (hello.card), where it is here.
     """
     request = {"graph": graph, "target": target, "caution": caution, "problem_source": problem_source, "graphs": graphs}
     request |= {} if card is None else {"card": card}

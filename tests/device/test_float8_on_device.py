@@ -1,4 +1,6 @@
-"""8-bit floats on the GPU: every half, and single precision around every 8-bit float, to the bit as PyTorch's CUDA kernels convert them."""
+"""8-bit floats on the GPU: every half, and single precision around every 8-bit float, to the bit as PyTorch's CUDA
+kernels convert them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Dropout in training mode gives on the GPU, bit for bit, what eager PyTorch gives from the same generator, and leaves the generator as it does."""
+"""Dropout in training mode gives on the GPU, bit for bit, what eager PyTorch gives from the same generator, and leaves
+the generator as it does.
+"""
 
 from __future__ import annotations
 

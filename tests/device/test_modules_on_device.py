@@ -270,7 +270,9 @@ def test_tensors_of_more_elements_than_32_bits_count(device: str, target: str) -
     "shape", [(4096, 4096), (3000, 4096), (300, 32767), (20000, 48), (64, 64, 1000), (1024, 65536)], ids=str
 )
 def test_running_products_overflow_as_pytorchs(shape: tuple[int, ...], device: str, target: str) -> None:
-    """Which products of a row leave the range of floats, and to 0, infinity or NaN, depends on the order of multiplication: bit for bit."""
+    """Which products of a row leave the range of floats, and to 0, infinity or NaN, depends on the order of
+    multiplication: bit for bit.
+    """
     if device == "cpu":
         pytest.skip("PyTorch multiplies one after the other on a CPU, as we do")
     x = torch.exp2(torch.rand(shape, device=device) * 40 - 20)

@@ -1,4 +1,6 @@
-"""The random modules of tests/property on the GPU, NaN and infinities included; eager on the same device is the yardstick."""
+"""The random modules of tests/property on the GPU, NaN and infinities included; eager on the same device is the
+yardstick.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Inputs at the edges of what tensors may hold and how they may lie, and how a candidate for them is held against eager."""
+"""Inputs at the edges of what tensors may hold and how they may lie, and how a candidate for them is held against
+eager.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,11 @@ class Call(torch.nn.Module):
 
 @dataclass(frozen=True)
 class Edge:
-    """`exact`: every bit is PyTorch's, signs of zeros too; only for operators whose result IEEE 754 and PyTorch's own definition leave no choice in, on any
-    processor. Others are held to eager's error, and with `zero_signs` to the signs of its zeros. `ours`: no library call may be left. `on_gpu`: the bits that
-    PyTorch's CUDA kernels leave, where they are others than its CPU kernels'."""
+    """`exact`: every bit is PyTorch's, signs of zeros too; only for operators whose result IEEE 754 and PyTorch's own
+    definition leave no choice in, on any processor. Others are held to eager's error, and with `zero_signs` to the
+    signs of its zeros. `ours`: no library call may be left. `on_gpu`: the bits that PyTorch's CUDA kernels leave, where
+    they are others than its CPU kernels'.
+    """
 
     function: Callable[..., Any]
     inputs: Callable[[], list[torch.Tensor]]
@@ -115,8 +119,9 @@ def reductions(x: torch.Tensor, dim: int = -1) -> list[torch.Tensor]:
 
 
 def pointwise_zeros(x: torch.Tensor) -> list[torch.Tensor]:
-    """Not relu and clamp: the sign of the zero that they choose differs between PyTorch's own devices. Not roots: on some processors PyTorch takes MKL's, which are
-    off by a unit in the last place."""
+    """Not relu and clamp: the sign of the zero that they choose differs between PyTorch's own devices. Not roots: on
+    some processors PyTorch takes MKL's, which are off by a unit in the last place.
+    """
     return [
         -x, x.abs(), x + 0.0, x * -1.0, x * 0.0, x.round(), x.ceil(), x.floor(), x.trunc(), x.sign(), 1.0 / x,
         x.neg().neg(), x == 0, x.clone(), F.leaky_relu(x, 0.5), x.to(torch.float16), x.double(),
@@ -317,7 +322,8 @@ EDGES: dict[str, Edge] = {
     ),
     "half_largest": Edge(lambda x: [x + x, x * 2, x.amax(1), x.softmax(1), x.logsumexp(1)], lambda: [torch.tensor([[65504.0, 1.0, -65504.0], [65504.0] * 3]).half()]),
     "bfloat_sum": Edge(lambda x: [x.sum(1), x.mean(1)], lambda: [torch.full((3, 40009), 1.0).bfloat16()]),
-    # 8-bit floats, rounded half to even. Beyond 448 PyTorch before 2.12 has NaN and now 448, so that a module has to clamp first to mean the same
+    # 8-bit floats, rounded half to even. Beyond 448 PyTorch before 2.12 has NaN and now 448, so that a module has to
+    # clamp first to mean the same
     **{
         f"to_{name}": Edge(lambda x, dtype=dtype: [x.clamp(-448, 448).to(dtype) if dtype == torch.float8_e4m3fn else x.to(dtype), (x.clamp(-500, 500) * 0.37).to(dtype).float(), (-x.abs()).clamp(min=-448).to(dtype).to(torch.bfloat16)], lambda: [eight_bit_range()], exact=True)
         for name, dtype in (("e4m3", torch.float8_e4m3fn), ("e5m2", torch.float8_e5m2))

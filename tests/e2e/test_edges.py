@@ -1,4 +1,6 @@
-"""Edges of what tensors hold and how they lie: kernels for both targets answer as PyTorch does, on the CPU for real and in Triton's interpreter."""
+"""Edges of what tensors hold and how they lie: kernels for both targets answer as PyTorch does, on the CPU for real and
+in Triton's interpreter.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`kw generate --edits`: a model picks schedules, every answer is a correct program, and nobody gets less than the compiler's own."""
+"""`kw generate --edits`: a model picks schedules, every answer is a correct program, and nobody gets less than the
+compiler's own.
+"""
 
 import importlib.util
 import json
@@ -102,7 +104,8 @@ def test_what_only_repeats_itself_is_not_allowed_any_more(kw):
         report = edits(kw, server.url, "-k", 3, "--concurrency", 1, "--answers", 1).json()
         first, second, last = (space_of(server.requests[place])["softmax"]["share"] for place in (0, 1, -1))
     assert report["edits"]["evaluations"] == 2
-    # It was new once and may be said again once, for a program that it is a part of. Where it is the fastest, it is no change any more.
+    # It was new once and may be said again once, for a program that it is a part of. Where it is the fastest, it is no
+    # change any more.
     became_the_fastest = report["edits"]["curve"][-1] < 1
     assert 1 << 40 in first and (1 << 40 in second) is not became_the_fastest and 1 << 40 not in last
 

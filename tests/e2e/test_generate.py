@@ -1,4 +1,6 @@
-"""`kw generate` against a scripted server: real prompts, extraction, verification and archive, with answers that are known beforehand."""
+"""`kw generate` against a scripted server: real prompts, extraction, verification and archive, with answers that are
+known beforehand.
+"""
 
 import json
 import signal
@@ -353,7 +355,8 @@ def test_harm_is_contained(kw):
     assert not any("namespaces" in line for line in report["sandbox"]["missing"]), report["sandbox"]
     assert target.read_text() == "precious"
     bounded = not any("bounded processes" in line for line in report["sandbox"]["missing"])
-    # The shell's failure is its own; what is computed is right all the same. The others raise, or end their own process.
+    # The shell's failure is its own; what is computed is right all the same. The others raise, or end their own
+    # process.
     assert [sample["passed"] for sample in report["samples"]] == [
         False,
         True,

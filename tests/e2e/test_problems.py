@@ -1,4 +1,6 @@
-"""The suite in problems/: every module is plain PyTorch, described, emitted for both targets at both sizes, and verified on the CPU."""
+"""The suite in problems/: every module is plain PyTorch, described, emitted for both targets at both sizes, and
+verified on the CPU.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Two runs on one machine: one is timed at a time, the other says for whom it waits, and both figures are what one alone has."""
+"""Two runs on one machine: one is timed at a time, the other says for whom it waits, and both figures are what one
+alone has.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""`kw repl` through a real pseudo-terminal and from a script, against a scripted server and, where it is installed, a small model."""
+"""`kw repl` through a real pseudo-terminal and from a script, against a scripted server and, where it is installed, a
+small model.
+"""
 
 import contextlib
 import importlib.util

@@ -62,7 +62,8 @@ def test_a_search_reports_what_it_tried_and_is_remembered(kw):
     assert found["speedup"] >= 1 and found["seconds"] > 0
     nodes = sorted({node for group in found["schedule"]["groups"] for node in group["nodes"]})
     assert nodes == list(range(len(nodes)))
-    # Without a search that is wanted for longer, the answer is the stored one; with --fresh nothing is timed a second time.
+    # Without a search that is wanted for longer, the answer is the stored one; with --fresh nothing is timed a second
+    # time.
     assert search(kw)["from_archive"] is True
     again = search(kw, "--fresh")["search"]
     # What the archive knows may lead it elsewhere than the first went, though not far.

@@ -1,4 +1,6 @@
-"""A problem with several sizes: --size chooses, the target does where it is left out, and each size is a problem of its own."""
+"""A problem with several sizes: --size chooses, the target does where it is left out, and each size is a problem of its
+own.
+"""
 
 import json
 import re

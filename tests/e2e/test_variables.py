@@ -1,4 +1,6 @@
-"""Environment variables: what the sources read, what `kw doctor` prints, and the tables of the documentation are the same."""
+"""Environment variables: what the sources read, what `kw doctor` prints, and the tables of the documentation are the
+same.
+"""
 
 import re
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""The wheel that setup/wheel.sh makes of the checkout's build: portable, installed in seconds, whole in every environment."""
+"""The wheel that setup/wheel.sh makes of the checkout's build: portable, installed in seconds, whole in every
+environment.
+"""
 
 import os
 import re
@@ -48,7 +50,8 @@ def other_pythons() -> dict[str, str]:
         for minor in range(10, 20):
             python = place / f"python3.{minor}"
             if minor != sys.version_info.minor and f"3.{minor}" not in found and os.access(python, os.X_OK):
-                # A name may stand for a version manager's program that refuses to run; ensurepip may be missing on Debian.
+                # A name may stand for a version manager's program that refuses to run; ensurepip may be missing on
+                # Debian.
                 if run(python, "-c", "import ensurepip, venv").returncode == 0:
                     found[f"3.{minor}"] = str(python)
     return found

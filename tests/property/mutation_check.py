@@ -204,7 +204,8 @@ def main() -> int:
     # A program that kills its process fails the run: the executor says so, where a Pool would wait for ever.
     context = multiprocessing.get_context("spawn")
     for first in range(0, len(batches), ROUND * options.processes):
-        # Processes of their own for each round: PyTorch's caches grow, and an executor that replaces its processes one by one can hang.
+        # Processes of their own for each round: PyTorch's caches grow, and an executor that replaces its processes one
+        # by one can hang.
         with concurrent.futures.ProcessPoolExecutor(options.processes, context) as executor:
             futures = {
                 executor.submit(_batch, *batch): batch for batch in batches[first : first + ROUND * options.processes]

@@ -1,7 +1,9 @@
-"""Random small modules for the property tests: a recipe (plain data that hypothesis can shrink) and the module it stands for.
+"""Random small modules for the property tests: a recipe (plain data that hypothesis can shrink) and the module it
+stands for.
 
-A recipe is a dict: ``inputs`` (shape, dtype, layout of each tensor), ``steps`` (operations applied to a running value) and, where the family has
-one, ``core`` (the reduction or normalisation between prologue and epilogue). ``build`` turns it into an ``nn.Module`` and its example inputs.
+A recipe is a dict: ``inputs`` (shape, dtype, layout of each tensor), ``steps`` (operations applied to a running value)
+and, where the family has one, ``core`` (the reduction or normalisation between prologue and epilogue). ``build`` turns
+it into an ``nn.Module`` and its example inputs.
 """
 
 from __future__ import annotations
@@ -92,7 +94,8 @@ NORMALISATIONS = [
     "l2_normalize",
 ]
 SCANS = ["cumsum", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"]
-# What surrounds a scan: from the end to the start; without the element itself, in the two ways of writing it; only some of the elements.
+# What surrounds a scan: from the end to the start; without the element itself, in the two ways of writing it; only some
+# of the elements.
 SCAN_FORMS = ["plain", "plain", "reversed", "exclusive", "exclusive_slice", "exclusive_reversed", "masked"]
 
 
@@ -113,7 +116,9 @@ def _fitting(shape: list[int]) -> list[int]:
 
 
 def layouts():
-    """How a tensor lies in memory: dense, with its axes stored in another order, every second element, or offset in its storage."""
+    """How a tensor lies in memory: dense, with its axes stored in another order, every second element, or offset in its
+    storage.
+    """
     return st.sampled_from(["contiguous", "contiguous", "transposed", "strided", "offset"])
 
 

@@ -20,7 +20,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-# {u}, {w}, {v}: tensors there are; {n}: a new name. Places that stand twice get one number, for PyTorch takes any of several.
+# {u}, {w}, {v}: tensors there are; {n}: a new name. Places that stand twice get one number, for PyTorch takes any of
+# several.
 VIEWS = [
     "{n} = {u}[1:]",
     "{n} = {u}[:-1]",

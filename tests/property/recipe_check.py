@@ -1,4 +1,6 @@
-"""Whether the module emitted for a recipe computes what eager PyTorch computes: on ordinary numbers, and on numbers strewn with NaN and infinities."""
+"""Whether the module emitted for a recipe computes what eager PyTorch computes: on ordinary numbers, and on numbers
+strewn with NaN and infinities.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +159,9 @@ def _same_form(values: torch.Tensor, form: torch.Tensor) -> torch.Tensor:
 
 
 def _strewn(tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor` with a few special values in its first half along the first axis, so that rows and columns without any are left."""
+    """`tensor` with a few special values in its first half along the first axis, so that rows and columns without any
+    are left.
+    """
     generator = torch.Generator().manual_seed(3)
     values = tensor.detach().cpu().clone()
     if not values.dtype.is_floating_point:

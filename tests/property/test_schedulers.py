@@ -1,5 +1,6 @@
-"""Random modules, captured, scheduled and printed, compute in kernels of our own what eager PyTorch computes: on the CPU for real, and in Triton's
-interpreter, where every kernel is compiled for Hopper too."""
+"""Random modules, captured, scheduled and printed, compute in kernels of our own what eager PyTorch computes: on the
+CPU for real, and in Triton's interpreter, where every kernel is compiled for Hopper too.
+"""
 
 from __future__ import annotations
 

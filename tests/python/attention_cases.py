@@ -118,8 +118,8 @@ def operator(**options: Any) -> Any:
     return lambda q, k, v, *mask: F.scaled_dot_product_attention(q, k, v, *mask, **options)
 
 
-# An exponential makes an error of a score, which has a last place of its own size, one of a weight; and where one column
-# of values is larger than all others, a row's largest is a sum that may cancel.
+# An exponential makes an error of a score, which has a last place of its own size, one of a weight; and where one
+# column of values is larger than all others, a row's largest is a sum that may cancel.
 PLACES = 256
 
 

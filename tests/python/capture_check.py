@@ -20,7 +20,9 @@ def copied(module):
 
 
 def compare(module, *args, tolerance=1e-5, **kwargs):
-    """Capture, check that module and arguments are untouched, run graph and module under one seed, compare everything. Returns the graph."""
+    """Capture, check that module and arguments are untouched, run graph and module under one seed, compare everything.
+    Returns the graph.
+    """
     state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     graph = json.loads(json.dumps(export.export_module(module, args, kwargs)))
     assert not graph_problems(graph)

@@ -1,4 +1,6 @@
-"""How modules are compiled and cases (movement_cases and the like) are checked: for real on the CPU, in Triton's interpreter, and compiled for Hopper."""
+"""How modules are compiled and cases (movement_cases and the like) are checked: for real on the CPU, in Triton's
+interpreter, and compiled for Hopper.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Networks whose convolutions read what norms and activations make of each other's results, and the check of a candidate
-for one in Triton's interpreter."""
+"""Networks whose convolutions read what norms and activations make of each other's results, and the check of a
+candidate for one in Triton's interpreter.
+"""
 
 from __future__ import annotations
 

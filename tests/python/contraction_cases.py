@@ -231,8 +231,8 @@ def interpreted(request: dict[str, Any]) -> str:
 def fault_of_candidate(
     request: dict[str, Any], cases: list[Case], strew: Callable[[list[Tensor]], list[Tensor]], places: float = 4
 ) -> str:
-    """With `heads_side_by_side`, results lie as those of PyTorch's kernels of attention on a GPU; with `tf32`, errors may
-    be those of PyTorch's products of what is rounded.
+    """With `heads_side_by_side`, results lie as those of PyTorch's kernels of attention on a GPU; with `tf32`, errors
+    may be those of PyTorch's products of what is rounded.
     """
     specification = importlib.util.spec_from_file_location("candidate", request["candidate"])
     assert specification and specification.loader

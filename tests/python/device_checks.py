@@ -83,7 +83,9 @@ def as_tuple(results: Any) -> tuple[Tensor, ...]:
 
 
 def assert_within_contract(actual: Any, eager: Any, exact: Any, layouts: bool = True) -> None:
-    """Strides (`layouts`) are eager's, and errors at most twice eager's and a few units of the result's type (docs/contract.md)."""
+    """Strides (`layouts`) are eager's, and errors at most twice eager's and a few units of the result's type
+    (docs/contract.md).
+    """
     for ours, theirs, right in zip(as_tuple(actual), as_tuple(eager), as_tuple(exact), strict=True):
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
         assert not layouts or ours.stride() == theirs.stride()

@@ -27,7 +27,9 @@ def scanned_columns(b: Buffers) -> Buffers:
 
 
 def products_in_order(x: torch.Tensor, chunk: int) -> torch.Tensor:
-    """Running products of rows as PyTorch's CUDA kernel multiplies: chunk by chunk, each after the last product of the one before, in a Sklansky network."""
+    """Running products of rows as PyTorch's CUDA kernel multiplies: chunk by chunk, each after the last product of the
+    one before, in a Sklansky network.
+    """
     products = []
     last = torch.ones(len(x))
     for block in x.split(chunk, dim=1):

@@ -1,4 +1,6 @@
-"""Runs Graph JSON with PyTorch's own ops, as docs/worker-protocol.md describes it: the tests' second reading of that document."""
+"""Runs Graph JSON with PyTorch's own ops, as docs/worker-protocol.md describes it: the tests' second reading of that
+document.
+"""
 
 import math
 

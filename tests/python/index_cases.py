@@ -1,4 +1,6 @@
-"""Indices that PyTorch refuses, for every operator that looks something up: shared by the tests and by the interpreter's process."""
+"""Indices that PyTorch refuses, for every operator that looks something up: shared by the tests and by the
+interpreter's process.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def message(index: int, rows: int) -> str:
 
 
 def interpreted(request: dict[str, Any]) -> str:
-    """{"case", "rows", "candidate": path}: the call that meets a bad index goes on, the next one raises, and the one after that is right."""
+    """{"case", "rows", "candidate": path}: the call that meets a bad index goes on, the next one raises, and the one
+    after that is right.
+    """
     function, wrong = CASES[request["case"]]
     rows = request["rows"]
     module = problem.load_module(request["candidate"], kind="candidate")[0].ModelNew(Wrapped(function))

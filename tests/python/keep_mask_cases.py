@@ -1,4 +1,6 @@
-"""PyTorch's random stream on a GPU, as its kernels walk it, in plain Python: what the masks of emitted candidates are held against."""
+"""PyTorch's random stream on a GPU, as its kernels walk it, in plain Python: what the masks of emitted candidates are
+held against.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every module of torch.nn that moves memory or reduces, with small inputs: what tests hold against the list of library calls."""
+"""Every module of torch.nn that moves memory or reduces, with small inputs: what tests hold against the list of library
+calls.
+"""
 
 from __future__ import annotations
 

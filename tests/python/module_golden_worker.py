@@ -1,6 +1,8 @@
-"""Runs golden modules beside the problems they were written for, in Triton's interpreter: `module_golden_worker.py FILE…`, TRITON_INTERPRET=1.
+"""Runs golden modules beside the problems they were written for, in Triton's interpreter: `module_golden_worker.py
+FILE…`, TRITON_INTERPRET=1.
 
-Prints {file stem: [fault, …]} as JSON."""
+Prints {file stem: [fault, …]} as JSON.
+"""
 
 from __future__ import annotations
 

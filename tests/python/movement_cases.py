@@ -1,4 +1,6 @@
-"""Data movement, lookups and what is built on them, as small functions with random inputs: shared by the tests and by the interpreter's process."""
+"""Data movement, lookups and what is built on them, as small functions with random inputs: shared by the tests and by
+the interpreter's process.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,8 @@ def case(make: Callable[[Draw], Case]) -> Callable[[Draw], Case]:
     return make
 
 
-# --- Lookups ----------------------------------------------------------------------------------------------------------------------
+# --- Lookups
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 @case
@@ -239,7 +242,8 @@ def cut_and_gone_round(d: Draw) -> Case:
     return Case(lambda x: F.pad(x, widths, mode="circular"), (d.floats((2, 3, 5, length)),))
 
 
-# --- Borders, rolls and resizing ------------------------------------------------------------------------------------------------------
+# --- Borders, rolls and resizing
+# ------------------------------------------------------------------------------------------------------
 
 
 def bordered(d: Draw, mode: str, rank: int) -> Case:
@@ -346,7 +350,8 @@ def resized_within_pointwise(d: Draw) -> Case:
     return Case(lambda x: F.interpolate(x.relu(), scale_factor=2, mode="bilinear").sigmoid() + 1, (x,), exact=False)
 
 
-# --- Losses that look up ----------------------------------------------------------------------------------------------------------------
+# --- Losses that look up
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def class_loss(d: Draw, loss: Callable[..., Tensor], weighted: bool, **options: Any) -> Case:
@@ -545,7 +550,8 @@ def masked_scatter(d: Draw) -> Case:
     return Case(lambda x, m, s: torch.masked_scatter(x, m, s), (x, mask, source))
 
 
-# --- What the tests do with a case --------------------------------------------------------------------------------------------------
+# --- What the tests do with a case
+# --------------------------------------------------------------------------------------------------
 
 
 def fault_of(case: Case, candidate: Any, around: Callable[[], Any] = contextlib.nullcontext) -> str:

@@ -1,4 +1,6 @@
-"""Linear layers in 8 and 4 bits: each module says itself how it rounds and where it saturates, and no other answer is right."""
+"""Linear layers in 8 and 4 bits: each module says itself how it rounds and where it saturates, and no other answer is
+right.
+"""
 
 from __future__ import annotations
 

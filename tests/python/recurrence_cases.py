@@ -105,7 +105,8 @@ def with_weights_changed(request: dict[str, Any]) -> str:
     ours, made, prepare = module.ModelNew(layer), [], module.prepared_weights
     module.prepared_weights = lambda *weights: made.append(1) or prepare(*weights)
     other = case.build()[0].state_dict()
-    # Each with how often weights have been prepared behind it. The first layer's product reads its weight where it lies.
+    # Each with how often weights have been prepared behind it. The first layer's product reads its weight where it
+    # lies.
     changes = {
         "nothing": (lambda: None, 1),
         "in place": (lambda: layer.layer.weight_hh_l0.mul_(-0.5), 2),

@@ -1,4 +1,6 @@
-"""Ops that write where indices say, as small functions with random inputs: shared by the tests and by the interpreter's process."""
+"""Ops that write where indices say, as small functions with random inputs: shared by the tests and by the interpreter's
+process.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,8 @@ def smaller(d: Draw, shape: list[int], dim: int, most: int) -> list[int]:
     return [d.number(1, most) if axis == dim else d.number(1, size) for axis, size in enumerate(shape)]
 
 
-# --- Sums ------------------------------------------------------------------------------------------------------------------------
+# --- Sums
+# ------------------------------------------------------------------------------------------------------------------------
 
 
 @case
@@ -176,7 +179,8 @@ def into_itself(d: Draw) -> Case:
     return Case(function, (d.plain(rows, width), d.indices(rows, [rows])), exact=False)
 
 
-# --- Other folds --------------------------------------------------------------------------------------------------------------------
+# --- Other folds
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def folded(d: Draw, reduce: str) -> Case:
@@ -230,7 +234,8 @@ def index_reduced(d: Draw) -> Case:
     return Case(lambda x, i, s: x.index_reduce(dim, i, s, reduce, include_self=include), arguments, exact=False)
 
 
-# --- Overwriting --------------------------------------------------------------------------------------------------------------------
+# --- Overwriting
+# --------------------------------------------------------------------------------------------------------------------
 
 
 @case

@@ -1,4 +1,5 @@
-"""Sorts of rows and what fuses with them, as small functions with random inputs: shared by the tests and by the interpreter's process.
+"""Sorts of rows and what fuses with them, as small functions with random inputs: shared by the tests and by the
+interpreter's process.
 
 Where eager leaves ties open, equal elements stand in the order in which they stood, so that every answer has one form.
 """

@@ -1,4 +1,6 @@
-"""Algebra of linear maps as passes: what stays of a product, beside eager, with NaN and infinities where eager has them."""
+"""Algebra of linear maps as passes: what stays of a product, beside eager, with NaN and infinities where eager has
+them.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,8 @@ def _chains_of_products(self, x, y, labels):
         narrow[:, :8] @ (rows.T @ rows),
         F.linear(narrow[:, :8], rows @ narrow[:, :8].T @ narrow[:, 8:16]),
         narrow[:, 8:16] @ (rows @ narrow[:, :8].T @ narrow[:, 8:16]).T,
-        # Not these: layers that widen, less than half of the work, a second reader, something in between, 16-bit floats.
+        # Not these: layers that widen, less than half of the work, a second reader, something in between, 16-bit
+        # floats.
         F.linear(F.linear(rows, narrow[:, :8]), wide[:, :2]),
         F.linear(F.linear(rows, self.weight), self.weight[:, :6]),
         F.linear(hidden, narrow) + hidden[:, :2],
@@ -297,7 +300,8 @@ class Convolutions(torch.nn.Module):
         return self.function(self.convolution(x))
 
 
-# Each with what is convolved afterwards: the shape of a result of a convolution, "product", or None where all stays as it was.
+# Each with what is convolved afterwards: the shape of a result of a convolution, "product", or None where all stays as
+# it was.
 SUMMED_CONVOLUTIONS = {
     "all_positions": (torch.nn.Conv2d(3, 6, 3), lambda y: y.mean((2, 3)), "product"),
     "padded": (torch.nn.Conv2d(3, 6, (3, 5), padding=1), lambda y: (y * 0.5).sum((-1, -2), keepdim=True), "product"),

@@ -1,4 +1,6 @@
-"""What capture makes of calls, results, types, names and places: every graph is run again with PyTorch's ops and compared with the module itself."""
+"""What capture makes of calls, results, types, names and places: every graph is run again with PyTorch's ops and
+compared with the module itself.
+"""
 
 import copy
 import json

@@ -1,4 +1,6 @@
-"""Kernels whose blocks run in pairs, fed by a warp that copies: what they compute, without a GPU, and what they are refused for."""
+"""Kernels whose blocks run in pairs, fed by a warp that copies: what they compute, without a GPU, and what they are
+refused for.
+"""
 
 from __future__ import annotations
 

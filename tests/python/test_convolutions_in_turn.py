@@ -51,7 +51,9 @@ def arguments_of(source: str, kernel: str) -> list[str]:
 
 
 def laid_out(part: Any, x: torch.Tensor, positions: int) -> np.ndarray:
-    """The image in 16 bits, channels side by side, zeros around it; behind it NaN, as memory that nobody fills may have."""
+    """The image in 16 bits, channels side by side, zeros around it; behind it NaN, as memory that nobody fills may
+    have.
+    """
     ends = [
         part.dilation[dim] * (part.kernel_size[dim] - 1) - part.padding[dim] if part.transposed else part.padding[dim]
         for dim in range(x.dim() - 2)

@@ -1,4 +1,6 @@
-"""Kernels printed for the CPU compute what PyTorch computes: every golden kernel, every operation and reduction in every dtype, in each loop form."""
+"""Kernels printed for the CPU compute what PyTorch computes: every golden kernel, every operation and reduction in
+every dtype, in each loop form.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,8 @@ def close(actual: torch.Tensor, expected: torch.Tensor, ulps: float = 4.0) -> No
     )
 
 
-# --- Golden kernels --------------------------------------------------------------------------------------------------------------
+# --- Golden kernels
+# --------------------------------------------------------------------------------------------------------------
 
 
 def statistics(b: Buffers) -> Buffers:
@@ -228,7 +231,8 @@ def agrees_with_pytorch(stem: str, text: str, special: bool, folder: Path) -> No
         )
 
 
-# --- Operations ------------------------------------------------------------------------------------------------------------------
+# --- Operations
+# ------------------------------------------------------------------------------------------------------------------
 
 UNARY = {
     "neg": torch.neg,
@@ -423,7 +427,8 @@ def test_casts_between_all_types(tmp_path: Path) -> None:
         )
 
 
-# --- Reductions in each loop form ----------------------------------------------------------------------------------------------------
+# --- Reductions in each loop form
+# ----------------------------------------------------------------------------------------------------
 
 # Parallel extents, reduce extents, and the order of all of them in memory: which axis is contiguous decides the form.
 SHAPES = {
@@ -610,7 +615,8 @@ def test_softmax_and_normalisation(form: str, dtype: str, special: bool, tmp_pat
         )
 
 
-# --- Indices ---------------------------------------------------------------------------------------------------------------------------
+# --- Indices
+# ---------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("inner, divides", [(16, False), (4, True)])

@@ -1,4 +1,6 @@
-"""Captured modules, planned and printed for the CPU, compiled and run: random shapes, strides and dtypes against eager PyTorch."""
+"""Captured modules, planned and printed for the CPU, compiled and run: random shapes, strides and dtypes against eager
+PyTorch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""In which mode, training or evaluation, an emitted module's kernels run, and what it says where the original runs instead."""
+"""In which mode, training or evaluation, an emitted module's kernels run, and what it says where the original runs
+instead.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An emitted module is a module like others: it is saved, copied, pickled, moved, cast and called from threads, and stays right."""
+"""An emitted module is a module like others: it is saved, copied, pickled, moved, cast and called from threads, and
+stays right.
+"""
 
 from __future__ import annotations
 

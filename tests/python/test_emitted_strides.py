@@ -1,4 +1,6 @@
-"""Strides that PyTorch's library chooses for itself: asked at every call, and copied only where a kernel was made for others."""
+"""Strides that PyTorch's library chooses for itself: asked at every call, and copied only where a kernel was made for
+others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What kernelwright/interpreter.py puts into the place of Triton's own answers as that does, or as a GPU where that does not."""
+"""What kernelwright/interpreter.py puts into the place of Triton's own answers as that does, or as a GPU where that
+does not.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,6 @@
-"""Dropout's masks on a GPU are PyTorch's own: Philox, the elements' places in the stream, and what a draw leaves of the generator."""
+"""Dropout's masks on a GPU are PyTorch's own: Philox, the elements' places in the stream, and what a draw leaves of the
+generator.
+"""
 
 from __future__ import annotations
 

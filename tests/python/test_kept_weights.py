@@ -18,7 +18,9 @@ from test_emitted_modes import load
 
 
 class TwoLayers(torch.nn.Module):
-    """What is made of each layer's weights has more than a megabyte, which is freed elsewhere as soon as nothing reads it."""
+    """What is made of each layer's weights has more than a megabyte, which is freed elsewhere as soon as nothing reads
+    it.
+    """
 
     def __init__(self) -> None:
         super().__init__()

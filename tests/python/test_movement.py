@@ -1,4 +1,6 @@
-"""Lookups and other data movement in our own kernels: on the CPU for real, in Triton's interpreter, and compiled for Hopper."""
+"""Lookups and other data movement in our own kernels: on the CPU for real, in Triton's interpreter, and compiled for
+Hopper.
+"""
 
 from __future__ import annotations
 

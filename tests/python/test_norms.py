@@ -99,8 +99,8 @@ def test_norms_are_pytorchs(case: Norm, how: str, interpreter: InterpreterProces
 
 def _averaged() -> Iterator[Any]:
     for case in AVERAGED:
-        # The norm of short channels and its statistics are always one group; beside others, statistics have a group that
-        # does more.
+        # The norm of short channels and its statistics are always one group; beside others, statistics have a group
+        # that does more.
         together = case.name in ("short_channels", "read_beside_their_average", "halves_without_a_norm")
         for how in ["one group"] if together else ["one group", "half", "exact"]:
             yield pytest.param(case, how, id=f"{case.name}-{how}")

@@ -1,4 +1,6 @@
-"""What a harvest of ordinary code (bench/harvest.py) found wrong: each case right through capture and compiler, fused and in library calls."""
+"""What a harvest of ordinary code (bench/harvest.py) found wrong: each case right through capture and compiler, fused
+and in library calls.
+"""
 
 from __future__ import annotations
 

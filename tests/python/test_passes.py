@@ -182,7 +182,9 @@ def _formulas(self, x, y, labels):
 
 @pytest.mark.parametrize("special", [False, True], ids=["numbers", "special values"])
 def test_formulas_that_pytorch_has_an_operator_for(after_passes, special):
-    """No further from the result in double precision than PyTorch, and infinite, or NaN, where both runs of PyTorch are."""
+    """No further from the result in double precision than PyTorch, and infinite, or NaN, where both runs of PyTorch
+    are.
+    """
     module, inputs = Module(_formulas), drawn_inputs(special)
     if special:
         inputs["x"].view(-1)[10:16] = torch.tensor([-50.0, -95.0, -110.0, -160.0, 2e5, -800.0])

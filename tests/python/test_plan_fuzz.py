@@ -1,4 +1,6 @@
-"""Random programs of pointwise operators, views, reductions and norms: planned, evaluated, compared with eager. KW_FUZZ=400 runs more."""
+"""Random programs of pointwise operators, views, reductions and norms: planned, evaluated, compared with eager.
+KW_FUZZ=400 runs more.
+"""
 
 from __future__ import annotations
 

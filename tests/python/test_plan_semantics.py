@@ -1,4 +1,6 @@
-"""The planner's programs compute what PyTorch computes: captured, planned for both targets, evaluated by program_evaluator."""
+"""The planner's programs compute what PyTorch computes: captured, planned for both targets, evaluated by
+program_evaluator.
+"""
 
 from __future__ import annotations
 
@@ -423,7 +425,9 @@ def test_losses(tmp_path: Path) -> None:
 
 
 def test_sums_that_pick_one_element(tmp_path: Path) -> None:
-    """Σ over an axis of what is zero but at one place of each row: labels inside and outside of the axis, and what is picked computed, moved, or from somewhere else."""
+    """Σ over an axis of what is zero but at one place of each row: labels inside and outside of the axis, and what is
+    picked computed, moved, or from somewhere else.
+    """
     x, weight = randn(9, 40), randn(40)
     labels = torch.tensor([0, 39, 5, -1, 40, -100, 7, 300, 21])
 

@@ -42,7 +42,9 @@ def test_channels_last(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf, 0.0])
 def test_positions_of_equals(special: float, tmp_path: Path) -> None:
-    """PyTorch keeps the first of equal elements and the last of several NaN; a window of −∞ alone has its first element's place."""
+    """PyTorch keeps the first of equal elements and the last of several NaN; a window of −∞ alone has its first
+    element's place.
+    """
     x = torch.randint(-1, 2, (2, 3, 7, 8)).float()
     x[torch.rand(x.shape, generator=torch.Generator().manual_seed(5)) < 0.4] = special
     x[0, 0] = special
@@ -60,7 +62,9 @@ def test_positions_of_equals(special: float, tmp_path: Path) -> None:
     ids=["rows", "columns", "slices"],
 )
 def test_several_results_in_one_program(pool: Any, shape: tuple[int, ...], several: set[str], tmp_path: Path) -> None:
-    """Windows that overlap are computed several at a time where the device has many: the last rows, slices and columns of results are not full."""
+    """Windows that overlap are computed several at a time where the device has many: the last rows, slices and columns
+    of results are not full.
+    """
     text = check(pool, randn(*shape), tmp_path=tmp_path, launches=1, multiprocessors=1)
     assert several <= set(text.split()), text
 

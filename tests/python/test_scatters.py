@@ -1,4 +1,6 @@
-"""Ops that write where indices say, in our own kernels: on the CPU for real, in Triton's interpreter, and compiled for Hopper."""
+"""Ops that write where indices say, in our own kernels: on the CPU for real, in Triton's interpreter, and compiled for
+Hopper.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a candidate's first comment says of its kernels: how they are scheduled, and what the cost model expects of them."""
+"""What a candidate's first comment says of its kernels: how they are scheduled, and what the cost model expects of
+them.
+"""
 
 from __future__ import annotations
 

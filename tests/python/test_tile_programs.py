@@ -1,4 +1,6 @@
-"""Tile programs compute what PyTorch does: interpreted, and as Triton kernels in Triton's interpreter; and Triton compiles them for an H100."""
+"""Tile programs compute what PyTorch does: interpreted, and as Triton kernels in Triton's interpreter; and Triton
+compiles them for an H100.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,9 @@ def every_half(dtype: torch.dtype) -> torch.Tensor:
 
 
 def around_every_float8() -> torch.Tensor:
-    """Each number of both formats, the middles between neighbours, what lies next to them, beyond the largest, and single precision's own ends."""
+    """Each number of both formats, the middles between neighbours, what lies next to them, beyond the largest, and
+    single precision's own ends.
+    """
     codes = torch.arange(256, dtype=torch.uint8)
     numbers = torch.cat([codes.view(torch.float8_e4m3fn).float(), codes.view(torch.float8_e5m2).float()])
     numbers = numbers[numbers.isfinite()].unique()

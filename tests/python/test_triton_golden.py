@@ -1,4 +1,6 @@
-"""Every golden Triton kernel computes what PyTorch computes, NaN and infinities included, and compiles for sm_90 without a GPU."""
+"""Every golden Triton kernel computes what PyTorch computes, NaN and infinities included, and compiles for sm_90
+without a GPU.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the machine code of emitted Triton kernels rounds, and how often: as PyTorch's CUDA kernels do, one operator after the other."""
+"""What the machine code of emitted Triton kernels rounds, and how often: as PyTorch's CUDA kernels do, one operator
+after the other.
+"""
 
 from __future__ import annotations
 

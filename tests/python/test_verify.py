@@ -1,4 +1,6 @@
-"""Verification: right candidates come through with figures like eager's, and every known way to be wrong shows in the figures."""
+"""Verification: right candidates come through with figures like eager's, and every known way to be wrong shows in the
+figures.
+"""
 
 import pytest
 import torch
@@ -521,14 +523,16 @@ def test_a_draw_that_eager_cannot_take_is_skipped(check):
 
 def test_comparison_rule_for_values_that_are_not_finite():
     nan, inf = float("nan"), float("inf")
-    # Element by element: agreeing NaN, fp32 overflow that only eager shares, the same that only the reference shares, a value beside both.
+    # Element by element: agreeing NaN, fp32 overflow that only eager shares, the same that only the reference shares, a
+    # value beside both.
     eager = torch.tensor([nan, inf, inf, 1.0, 2.0])
     reference = torch.tensor([nan, 1e300, 1e300, 1.0, 2.0], dtype=torch.float64)
     fine = metrics.compare(torch.tensor([nan, inf, 3e38, 1.0, 2.0]), eager, reference)
     assert fine.nonfinite_mismatches == 0 and fine.compared == 2 and fine.ours == {"norm": 0.0, "max": 0.0}
     # An overflow has a sign, and is no NaN.
     assert metrics.compare(torch.tensor([nan, nan, -inf, 1.0, 2.0]), eager, reference).nonfinite_mismatches == 2
-    # Where eager's sum came to infinity minus infinity, another order ends in one of them; a finite number only if it is the reference's.
+    # Where eager's sum came to infinity minus infinity, another order ends in one of them; a finite number only if it
+    # is the reference's.
     lost = torch.tensor([nan, nan, nan])
     assert (
         metrics.compare(
@@ -574,7 +578,8 @@ def test_an_infinity_does_not_stand_for_a_nan_that_came_in(check):
 
 
 def test_elements_of_which_eager_has_no_digit_leave_the_norms_of_the_special_draw():
-    # Two rows: eager lost the first, and the candidate is wrong in it otherwise; both have the second but for a rounding.
+    # Two rows: eager lost the first, and the candidate is wrong in it otherwise; both have the second but for a
+    # rounding.
     reference = torch.tensor([[5.0, -7.0], [1.0, 2.0]], dtype=torch.float64)
     eager = torch.tensor([[0.0, 0.0], [1.0, 2.0 + 2e-7]])
     ours = torch.tensor([[30.0, 80.0], [1.0, 2.0 - 2e-7]])

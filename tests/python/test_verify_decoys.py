@@ -1,4 +1,6 @@
-"""Calls that nobody judges, before those that are judged: results kept by anything but all that they depend on show, and honest caches pass."""
+"""Calls that nobody judges, before those that are judged: results kept by anything but all that they depend on show,
+and honest caches pass.
+"""
 
 import pytest
 import torch

@@ -1,4 +1,6 @@
-"""What rounding decides, and what it excuses: terms that cancel, and steps behind a value whose last place has no one answer."""
+"""What rounding decides, and what it excuses: terms that cancel, and steps behind a value whose last place has no one
+answer.
+"""
 
 import pytest
 from verification_problems import ELEMENTWISE, check, wrong_outputs  # noqa: F401, F811

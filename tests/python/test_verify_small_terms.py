@@ -183,7 +183,9 @@ def test_buckets_hold_the_errors_of_their_size(monkeypatch):
 
 @pytest.mark.parametrize("size", [1e-200, 1.0, 1e155])
 def test_errors_of_any_size_have_squares(size):
-    """A double's largest and smallest numbers have none of their own: eager's cumprod is 0 where the reference is 1e151."""
+    """A double's largest and smallest numbers have none of their own: eager's cumprod is 0 where the reference is
+    1e151.
+    """
     reference = size * (1 + torch.arange(64, dtype=torch.float64) / 64)
     held = buckets.Buckets()
     held.add(reference, ours=-reference, eager=-reference)

@@ -1,6 +1,8 @@
-"""Runs golden Triton modules in Triton's interpreter: `triton_golden_worker.py OUT DRAW:FILE…`, with TRITON_INTERPRET=1.
+"""Runs golden Triton modules in Triton's interpreter: `triton_golden_worker.py OUT DRAW:FILE…`, with
+TRITON_INTERPRET=1.
 
-OUT receives {file stem: {draw: {buffer name: tensor}}}: inputs as drawn, outputs as the kernel left them, all flat."""
+OUT receives {file stem: {draw: {buffer name: tensor}}}: inputs as drawn, outputs as the kernel left them, all flat.
+"""
 
 from __future__ import annotations
 

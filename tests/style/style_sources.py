@@ -1,5 +1,5 @@
-"""Lays out all sources: python tests/style/style_sources.py [--check]. clang-format for C++, ruff and mypy for Python, of
-the versions in setup/requirements/test.txt; with --check nothing is changed.
+"""Lays out all sources: python tests/style/style_sources.py [--check]. clang-format for C++, ruff and mypy for Python,
+of the versions in setup/requirements/test.txt; with --check nothing is changed.
 
 With --tidy, it has clang-tidy look at all C++ files, or at those named behind it: some ten seconds each, on every core.
 """

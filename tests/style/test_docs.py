@@ -1,4 +1,6 @@
-"""What the pages of docs/ promise about themselves: links lead somewhere, the architecture is two pages, and each type and scheduler has a page."""
+"""What the pages of docs/ promise about themselves: links lead somewhere, the architecture is two pages, and each type
+and scheduler has a page.
+"""
 
 from __future__ import annotations
 

@@ -52,3 +52,17 @@ def test_cpp_lines_are_short() -> None:
             if len(line) > (PRINTED_COLUMNS if raw else COLUMNS):
                 wrong.append(f"{name}:{number}: {len(line)} columns")
     assert not wrong, "\n".join(wrong)
+
+
+def test_lines_of_pages_are_short() -> None:
+    """Prose; a table's rows, and what stands as it was typed or printed, are as long as they are."""
+    wrong = []
+    listed = subprocess.run(["git", "ls-files", "-z", "*.md"], cwd=HOME, capture_output=True, text=True, check=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        fenced = False
+        for number, line in enumerate((HOME / name).read_text(encoding="utf-8").splitlines(), 1):
+            if line.startswith("```"):
+                fenced = not fenced
+            if len(line) > COLUMNS and not fenced and not line.startswith(("|", "    ")):
+                wrong.append(f"{name}:{number}: {len(line)} columns")
+    assert not wrong, "\n".join(wrong)

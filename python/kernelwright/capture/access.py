@@ -1,4 +1,6 @@
-"""Python expressions over `self` for the tensors that a module holds: `self.layers[0].weight`, `self.blocks["a"].scale`."""
+"""Python expressions over `self` for the tensors that a module holds: `self.layers[0].weight`,
+`self.blocks["a"].scale`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def tensor_expressions(module: torch.nn.Module) -> dict[str, str]:
 
 
 def module_expressions(module: torch.nn.Module) -> dict[int, str]:
-    """id of a module → expression, for `module` itself ("self") and every module in it, each under the first of its names."""
+    """id of a module → expression, for `module` itself ("self") and every module in it, each under the first of its
+    names.
+    """
     found: dict[int, str] = {}
     for _, expression, owner in _modules(module, "", "self", set()):
         found.setdefault(id(owner), expression)

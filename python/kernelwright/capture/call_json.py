@@ -38,7 +38,9 @@ def number(value: float) -> Any:
 
 
 def literal(value: Any) -> Any:
-    """A constant of the call or the result: JSON's own kinds, {"f": "inf"}, {"dtype": …}, {"device": …}, else {"repr": text}."""
+    """A constant of the call or the result: JSON's own kinds, {"f": "inf"}, {"dtype": …}, {"device": …}, else {"repr":
+    text}.
+    """
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):

@@ -1,7 +1,7 @@
 """Which ops the captured graph may contain: core ATen, and the composites that schedulers want to see whole.
 
-torch.export's own table takes everything apart down to core ATen. An LSTM becomes 147,000 nodes that way and a softmax five, so the
-composites in KEPT are taken out of the table; a few others get a decomposition of our own.
+torch.export's own table takes everything apart down to core ATen. An LSTM becomes 147,000 nodes that way and a softmax
+five, so the composites in KEPT are taken out of the table; a few others get a decomposition of our own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ KEPT = (
     " poisson_nll_loss triplet_margin_loss cosine_embedding_loss ctc_loss"
     # activations
     " silu mish softplus elu selu celu hardswish hardsigmoid hardtanh relu6 leaky_relu log_sigmoid"
-    # linear algebra that raises where a matrix is singular: taken apart, the check is an effect that a graph does not hold
+    # linear algebra that raises where a matrix is singular: taken apart, the check is an effect that a graph does not
+    # hold
     " linalg_cholesky linalg_inv linalg_ldl_factor linalg_lu_factor linalg_solve linalg_eig linalg_eigvals"
     " linalg_tensorinv inverse"
     # structure that algebraic passes look for
@@ -111,8 +112,9 @@ def _laid_out_like(self: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
 
 
 def _scatter_into_whole(scatter: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A part of an expanded tensor is written to a copy that has each element once; in PyTorch before 2.13 the result is said to
-    share elements as the expanded tensor does."""
+    """A part of an expanded tensor is written to a copy that has each element once; in PyTorch before 2.13 the result
+    is said to share elements as the expanded tensor does.
+    """
 
     def decomposed(self: torch.Tensor, *rest: Any, **named: Any) -> Any:
         if not any(size > 1 and stride == 0 for size, stride in zip(self.shape, self.stride())):
@@ -137,7 +139,9 @@ def _index_fill(self: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -
 
 
 def _batch_norm(norm: Callable[..., Any]) -> Callable[..., Any]:
-    """On the CPU the result is contiguous or channels-last whatever the input is; the fake kernel keeps any dense input's strides."""
+    """On the CPU the result is contiguous or channels-last whatever the input is; the fake kernel keeps any dense
+    input's strides.
+    """
 
     def decomposed(input: torch.Tensor, *rest: Any) -> Any:
         formats = (
@@ -181,7 +185,8 @@ def _sgn(self: torch.Tensor) -> Any:
 
 # Ops that PyTorch's table leaves whole or takes apart badly.
 OWN: dict[Any, Callable[..., Any]] = {
-    # Views that mark a tensor as conjugate or negative instead of computing: what reads such memory as it lies misses the mark.
+    # Views that mark a tensor as conjugate or negative instead of computing: what reads such memory as it lies misses
+    # the mark.
     aten._conj.default: _conjugate,
     aten._neg_view.default: aten.neg.default,
     aten.conv1d.padding: _convolution_with_named_padding(aten.conv1d.default),

@@ -1,7 +1,7 @@
 """Capture: a PyTorch module and example inputs → Graph JSON, through torch.export on fake tensors.
 
-`run` answers the worker's `capture` request for a problem file; `export_module` does the same for a module in memory. Forward never
-runs on real numbers.
+`run` answers the worker's `capture` request for a problem file; `export_module` does the same for a module in memory.
+Forward never runs on real numbers.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ def export_module(
 ) -> dict[str, Any]:
     """The Graph JSON of `module(*args, **kwargs)`.
 
-    The module and the arguments stay untouched; only shapes, dtypes, strides and devices of tensors are read. With `device` given, the
-    graph is as if module and arguments had been moved there; otherwise tensors stay on the devices they are on.
+    The module and the arguments stay untouched; only shapes, dtypes, strides and devices of tensors are read. With
+    `device` given, the graph is as if module and arguments had been moved there; otherwise tensors stay on the devices
+    they are on.
     """
     device = device if device is None else problem.check_device(device)
     place = None if device is None else fake.device_for(device)
@@ -109,7 +110,8 @@ def _with_plain_tensors_settled(
     """`attempt(None)`, or `attempt(place)` where that spares copies between devices.
 
     Module.to leaves plain tensor attributes on the CPU, and a forward that copes with it (`self.mask.to(x.device)`, or
-    `self.state = new_state`, which moves the attribute at the first call) would be captured with copies to and fro at every call.
+    `self.state = new_state`, which moves the attribute at the first call) would be captured with copies to and fro at
+    every call.
     """
     graph = attempt(None)
     if place.type == "cpu" or not _copies_between_devices(graph):
@@ -146,7 +148,9 @@ class _Clock:
 
 
 def _construct(loaded: problem.Problem, mode: Any) -> torch.nn.Module:
-    """The model, built without storage where its constructor allows; one that computes with its tensors' numbers gets real ones."""
+    """The model, built without storage where its constructor allows; one that computes with its tensors' numbers gets
+    real ones.
+    """
     with contextlib.suppress(Exception), _quiet(), tracing.Tracing(), fake.without_numbers(mode):
         return loaded.construct(device=None, seed=0)
     with _quiet():
@@ -216,7 +220,8 @@ def _traced(origin: graph_json.Origin, args: tuple[Any, ...], kwargs: dict[str, 
                 return trace(grad=False)
             if not mode.enables_grad:
                 raise
-            # torch.export fails on a forward that turns gradients on; with gradients on from the start that changes nothing.
+            # torch.export fails on a forward that turns gradients on; with gradients on from the start that changes
+            # nothing.
             return trace(grad=True)
 
 
@@ -224,8 +229,10 @@ def _traced(origin: graph_json.Origin, args: tuple[Any, ...], kwargs: dict[str, 
 def _names_made_free(
     program: torch.export.ExportedProgram,
 ) -> Iterator[Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]]:
-    """A program whose state has no name that torch.fx.GraphModule has too (a buffer called "code" or "graph") or that Python keeps for itself ("class"), on which
-    decomposing it would fail; what is yielded gives a program its names back."""
+    """A program whose state has no name that torch.fx.GraphModule has too (a buffer called "code" or "graph") or that
+    Python keeps for itself ("class"), on which decomposing it would fail; what is yielded gives a program its names
+    back.
+    """
     taken = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
     parts = {part for spec in program.graph_signature.input_specs if spec.target for part in spec.target.split(".")}
     free = {part: part + "_of_model" for part in parts if hasattr(taken, part) or keyword.iskeyword(part)}

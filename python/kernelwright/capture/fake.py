@@ -1,7 +1,7 @@
 """Tensors without storage, on any device: what capture runs forward on.
 
-A FakeTensor has a shape, dtype, strides and device but no numbers, so a module of any size costs nothing and a CUDA graph is captured
-on a machine that has no GPU.
+A FakeTensor has a shape, dtype, strides and device but no numbers, so a module of any size costs nothing and a CUDA
+graph is captured on a machine that has no GPU.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def device_for(name: str) -> torch.device:
 def _allow_fake_cuda() -> None:
     """Give a PyTorch without a GPU a device guard for CUDA that does nothing.
 
-    Some C++ paths (autograd's bookkeeping, copy_) ask for the guard of a tensor's device even where the tensor is fake. A build
-    without CUDA aborts the process there, one without a driver fails. The meta device's guard does nothing, which is all that a fake
-    tensor needs.
+    Some C++ paths (autograd's bookkeeping, copy_) ask for the guard of a tensor's device even where the tensor is fake.
+    A build without CUDA aborts the process there, one without a driver fails. The meta device's guard does nothing,
+    which is all that a fake tensor needs.
     """
     if torch.cuda.is_available():
         return
@@ -86,7 +86,9 @@ def check_dense(tensor: torch.Tensor) -> None:
 
 
 def fake_tensor(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.device) -> torch.Tensor:
-    """A fake twin of `tensor` on `device`, with its shape, dtype and strides (also those of expanded and overlapping tensors)."""
+    """A fake twin of `tensor` on `device`, with its shape, dtype and strides (also those of expanded and overlapping
+    tensors).
+    """
     if tensor.layout is not torch.strided:
         raise errors.user_error(
             "unsupported-layout",
@@ -118,8 +120,10 @@ def _at_its_place(tensor: torch.Tensor, mode: FakeTensorMode, device: torch.devi
 
 
 def fake_values(value: Any, mode: FakeTensorMode, device: torch.device | None) -> Any:
-    """`value` with each tensor in it replaced by a fake one, on `device` or, if that is None, where it is. Each has memory of its own: PyTorch refuses
-    to trace an update of one that another shares, and memory.check_written tells of it better."""
+    """`value` with each tensor in it replaced by a fake one, on `device` or, if that is None, where it is. Each has
+    memory of its own: PyTorch refuses to trace an update of one that another shares, and memory.check_written tells of
+    it better.
+    """
     memories: set[int] = set()
 
     def twin(tensor: torch.Tensor) -> torch.Tensor:
@@ -139,10 +143,10 @@ def make_fake(
 ) -> set[str]:
     """Replace every parameter, buffer and plain tensor attribute of `module` by a fake twin, in place.
 
-    Parameters and buffers go to `device` as Module.to would put them; plain attributes stay where they are, as they do there, unless
-    `plain_device` says otherwise.
-    Plain attributes become buffers, since torch.export refuses a forward that assigns to them otherwise; their dotted names are
-    returned. Tensors in an attribute's lists, tuples and dicts stay in them.
+    Parameters and buffers go to `device` as Module.to would put them; plain attributes stay where they are, as they do
+    there, unless `plain_device` says otherwise. Plain attributes become buffers, since torch.export refuses a forward
+    that assigns to them otherwise; their dotted names are returned. Tensors in an attribute's lists, tuples and dicts
+    stay in them.
     """
     plain: set[str] = set()
     twins: dict[int, torch.Tensor] = {}

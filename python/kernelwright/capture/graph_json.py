@@ -40,8 +40,10 @@ def is_user_file(path: str) -> bool:
 
 @dataclass
 class Origin:
-    """Where a graph comes from. `path` is the user's file, or "" for a module given in memory; `plain` holds the dotted names of tensor
-    attributes that became buffers for the export; `contained` the expressions of tensors in lists and dicts, by id."""
+    """Where a graph comes from. `path` is the user's file, or "" for a module given in memory; `plain` holds the dotted
+    names of tensor attributes that became buffers for the export; `contained` the expressions of tensors in lists and
+    dicts, by id.
+    """
 
     name: str
     path: str
@@ -55,7 +57,9 @@ class Origin:
     )  # names of one tensor of which the graph knows the first alone
 
     def is_user_file(self, path: str) -> bool:
-        """Whether a frame of the file `path` is the user's code: the problem file or, without one, all but PyTorch's and ours."""
+        """Whether a frame of the file `path` is the user's code: the problem file or, without one, all but PyTorch's
+        and ours.
+        """
         return path == self.path if self.path else is_user_file(path)
 
 
@@ -82,7 +86,9 @@ def refuse_effects(program: torch.export.ExportedProgram) -> None:
 def serialise(
     program: torch.export.ExportedProgram, origin: Origin, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """The Graph JSON of a functional, decomposed program that was exported from `origin.model` with (fake) `args` and `kwargs`."""
+    """The Graph JSON of a functional, decomposed program that was exported from `origin.model` with (fake) `args` and
+    `kwargs`.
+    """
     return _Writer(program, origin).write(args, kwargs)
 
 
@@ -287,7 +293,8 @@ class _Writer:
             )
 
     def folds_into_constant(self, node: torch.fx.Node, name: str) -> bool:
-        """Whether `node` only copies or moves a constant whose data travels with the graph; a move changes the constant's device.
+        """Whether `node` only copies or moves a constant whose data travels with the graph; a move changes the
+        constant's device.
 
         `torch.tensor(2.0, device=x.device)` in forward becomes a constant, its copy, and a move of the copy.
         """
@@ -568,7 +575,9 @@ def _type_text(argument: Any) -> str:
 
 
 def _same(value: Any, default: Any) -> bool:
-    """Whether an argument is the schema's default; 1, 1.0 and True are three different arguments, a default list [0] stands for 0."""
+    """Whether an argument is the schema's default; 1, 1.0 and True are three different arguments, a default list [0]
+    stands for 0.
+    """
     if value is default:
         return True
     if isinstance(value, torch.fx.Node):

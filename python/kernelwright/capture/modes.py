@@ -51,7 +51,8 @@ def watched(model: nn.Module) -> Iterator[list[nn.Module]]:
 def that_matter(
     model: nn.Module, readers: list[nn.Module], graph: Graph, trace: Callable[[], Graph]
 ) -> list[list[Any]]:
-    """[Expression, mode] of every module among `readers` in whose other mode forward would compute something else than `graph`.
+    """[Expression, mode] of every module among `readers` in whose other mode forward would compute something else than
+    `graph`.
 
     `trace` traces forward once more, which is what it takes where code reads the flag that is not PyTorch's own.
     """
@@ -68,7 +69,9 @@ def that_matter(
 def _same_in_other_mode(
     model: nn.Module, flipped: Iterable[nn.Module], graph: Graph, trace: Callable[[], Graph]
 ) -> tuple[bool, list[nn.Module]]:
-    """Whether forward is the same where `flipped` are in their other mode, and the modules that are asked for theirs then."""
+    """Whether forward is the same where `flipped` are in their other mode, and the modules that are asked for theirs
+    then.
+    """
     before = [(module, vars(module)["training"]) for module in model.modules()]
     for module in flipped:
         vars(module)["training"] = not vars(module)["training"]
@@ -93,7 +96,9 @@ def _without_lines(part: Any) -> Any:
 
 
 def _computes_otherwise(module: nn.Module) -> bool | None:
-    """Whether a layer of PyTorch's own computes something else in its other mode; None where its forward is somebody else's."""
+    """Whether a layer of PyTorch's own computes something else in its other mode; None where its forward is somebody
+    else's.
+    """
     if not type(module).forward.__module__.startswith("torch.nn.modules."):
         return None
     if isinstance(module, nn.modules.dropout._DropoutNd):

@@ -142,7 +142,9 @@ def _copy_with_gaps(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = 
 
 
 def _is_transposed(tensor: torch.Tensor) -> bool:
-    """Whether it covers its memory once, in another order than a contiguous tensor; of a part of one PyTorch keeps track."""
+    """Whether it covers its memory once, in another order than a contiguous tensor; of a part of one PyTorch keeps
+    track.
+    """
     if tensor.is_contiguous() or tensor.layout is not torch.strided:
         return False
     order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim))
@@ -155,7 +157,8 @@ def _moved(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
     except (NotImplementedError, RuntimeError):
         if torch.cuda.is_available() or args[0].numel() != 1:
             raise
-        # Tracing keeps the real number of a one-element constant beside its fake tensor, and would move that too. Two elements it lets be.
+        # Tracing keeps the real number of a one-element constant beside its fake tensor, and would move that too. Two
+        # elements it lets be.
         pair = args[0].expand(2, *args[0].shape)
         return torch.Tensor.to(pair, *args[1:], **kwargs)[0]
 
@@ -289,8 +292,9 @@ def _library_of_convolution() -> Callable[..., Any]:
 
 
 def _layout_of_convolution(image: torch.Tensor, filters: torch.Tensor, library: Any) -> torch.memory_format:
-    """How a convolution's result lies. On a GPU as cuDNN has it, channels last where the image or the filters are: PyTorch
-    asks the library at hand, which on a machine without a GPU is no cuDNN."""
+    """How a convolution's result lies. On a GPU as cuDNN has it, channels last where the image or the filters are:
+    PyTorch asks the library at hand, which on a machine without a GPU is no cuDNN.
+    """
     layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
     if image.dim() not in layouts or image.device.type == "cpu":
         return _pytorchs_layout(image, filters, library)
@@ -377,7 +381,9 @@ def _generators() -> tuple[Any, ...]:
 
 
 def python_state(module: torch.nn.Module) -> dict[str, Any]:
-    """The numbers, flags and sizes of containers among a module's attributes: what a forward that counts its calls changes."""
+    """The numbers, flags and sizes of containers among a module's attributes: what a forward that counts its calls
+    changes.
+    """
     own = vars(torch.nn.Module())
     state: dict[str, Any] = {}
     for prefix, owner in module.named_modules():

@@ -25,8 +25,8 @@ _PART_BEFORE_ASKING = 1 / 4
 class Buckets:
     """Errors by the size of the reference, a factor of 16 a bucket: what is small stands beside what is as small.
 
-    Absolute errors of the elements that are finite in all three and whose reference is not 0. `moved` are those of eager's other runs.
-    What is left out (zeros, mostly) has sums of its own, so that eager's errors can be told there.
+    Absolute errors of the elements that are finite in all three and whose reference is not 0. `moved` are those of
+    eager's other runs. What is left out (zeros, mostly) has sums of its own, so that eager's errors can be told there.
     """
 
     COUNT = 512  # of the 2048 exponents of a double, four a bucket
@@ -101,8 +101,8 @@ class Buckets:
         return bool(((2 * count >= self.counts) & (errors < _PART_BEFORE_ASKING**2 * squares) & (count > 1)).any())
 
     def rows(self) -> list[dict[str, Any]]:
-        """The buckets that hold something, from the smallest: {"low", "count", "ours", "eager", "moved": {"rms", "max"}}, and
-        "left_out": {"count", "values", "size", "eager"} (root mean squares) where something is.
+        """The buckets that hold something, from the smallest: {"low", "count", "ours", "eager", "moved": {"rms",
+        "max"}}, and "left_out": {"count", "values", "size", "eager"} (root mean squares) where something is.
         """
         rows = []
         for number in self.counts.nonzero().flatten().tolist():

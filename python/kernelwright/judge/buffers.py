@@ -101,8 +101,9 @@ def is_mask(tensor: torch.Tensor) -> bool:
 
 
 def moved(mask: torch.Tensor) -> torch.Tensor | None:
-    """The mask with each row (along the last dimension but one) in the place of the next, the first in its own too; where
-    that changes nothing, with its columns moved round by one; None where neither does."""
+    """The mask with each row (along the last dimension but one) in the place of the next, the first in its own too;
+    where that changes nothing, with its columns moved round by one; None where neither does.
+    """
     if mask.dim() > 1:
         other = torch.cat([mask.narrow(-2, 0, 1), mask.narrow(-2, 0, mask.shape[-2] - 1)], dim=-2)
         if not torch.equal(other, mask):

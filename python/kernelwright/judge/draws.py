@@ -1,7 +1,7 @@
 """Inputs and weights to verify with: five kinds of draws, every one from its own seed.
 
-`redraw_inputs` keeps what a synthetic draw must not touch: shapes, strides, storage sharing, integers (they may be indices, lengths or
-labels, so the problem's own generator makes them) and everything that is not a tensor.
+`redraw_inputs` keeps what a synthetic draw must not touch: shapes, strides, storage sharing, integers (they may be
+indices, lengths or labels, so the problem's own generator makes them) and everything that is not a tensor.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ def redraw_inputs(
 ) -> list[Any]:
     """`inputs` with every floating tensor refilled in place as `kind` asks; a "generator" draw stays as it is.
 
-    `bounded` keeps the values within the range that the generator showed, for problems with operators that abort the process outside
-    of it (binary cross-entropy on a GPU, say). `constants` are numbers that the problem's operators are given; the
-    special draw holds them. `subnormals`: in a few places all inputs of one size have subnormal numbers there.
+    `bounded` keeps the values within the range that the generator showed, for problems with operators that abort the
+    process outside of it (binary cross-entropy on a GPU, say). `constants` are numbers that the problem's operators are
+    given; the special draw holds them. `subnormals`: in a few places all inputs of one size have subnormal numbers
+    there.
     """
     if kind == "generator":
         return inputs
@@ -78,7 +79,9 @@ def redraw_inputs(
 
 
 def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
-    """The dense one-dimensional tensor over all memory that `tensor` reaches: expanded and overlapping views stay consistent."""
+    """The dense one-dimensional tensor over all memory that `tensor` reaches: expanded and overlapping views stay
+    consistent.
+    """
     extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return tensor.as_strided((extent,), (1,), tensor.storage_offset())
 
@@ -95,9 +98,11 @@ def _in_chunks(flat: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor]
 
 
 def fill(flat: torch.Tensor, kind: str, generator: torch.Generator, constants: tuple[float, ...] = ()) -> None:
-    """Refill a dense floating tensor. "signed": normal with the old root mean square; "wide": magnitudes over 12 decades (4 in 16-bit
-    floats of small range), either sign; "constant": one power of two, so that sums of it are exact; "special": normal, with signed zeros, subnormals, infinities, NaN and large values,
-    whose squares can still be summed, strewn thinly enough that most rows stay finite, and with `constants`."""
+    """Refill a dense floating tensor. "signed": normal with the old root mean square; "wide": magnitudes over 12
+    decades (4 in 16-bit floats of small range), either sign; "constant": one power of two, so that sums of it are
+    exact; "special": normal, with signed zeros, subnormals, infinities, NaN and large values, whose squares can still
+    be summed, strewn thinly enough that most rows stay finite, and with `constants`.
+    """
     if kind == "signed" or kind == "special":
         scale = _root_mean_square(flat)
         _in_chunks(flat, lambda scratch: scratch.normal_(generator=generator).mul_(scale))
@@ -119,7 +124,8 @@ def fill(flat: torch.Tensor, kind: str, generator: torch.Generator, constants: t
 def _shrink_samples(tensor: torch.Tensor, generator: torch.Generator) -> None:
     """Make some samples of a batch small by a power of two, so that what is added to their norm or variance shows.
 
-    Not smaller than that: the softmax of numbers around 10⁻⁶ is uniform in fp32, and where a sum of it reaches 0.9 is luck.
+    Not smaller than that: the softmax of numbers around 10⁻⁶ is uniform in fp32, and where a sum of it reaches 0.9 is
+    luck.
     """
     dim = next((index for index, size in enumerate(tensor.shape) if size > 1), 0)
     if tensor.dim() - dim < 2 or tensor.shape[dim] < _SAMPLES_TO_ONE_SMALL:
@@ -153,7 +159,8 @@ def _strew(flat: torch.Tensor, generator: torch.Generator, constants: tuple[floa
             flat[where] = strewn
 
     place(mild, flat.numel())
-    # The second half stays finite: an output that mixes all of its inputs is NaN anyway, any other keeps elements to compare.
+    # The second half stays finite: an output that mixes all of its inputs is NaN anyway, any other keeps elements to
+    # compare.
     if flat.numel() > 1:
         place(harsh, flat.numel() // 2)
     if flat.itemsize > 1:
@@ -222,8 +229,8 @@ def _root_mean_square(flat: torch.Tensor) -> float:
 def redraw_weights(model: torch.nn.Module, seed: int) -> None:
     """Refill the parameters, and the running statistics of norms, with values of the same mean and spread.
 
-    A parameter without spread (the ones and zeros that norms and biases start from) gets some, so that a kernel which leaves it out shows.
-    Other buffers are left to buffers.py.
+    A parameter without spread (the ones and zeros that norms and biases start from) gets some, so that a kernel which
+    leaves it out shows. Other buffers are left to buffers.py.
     """
     seen: set[int] = set()
     named = list(model.named_parameters()) + [
@@ -255,7 +262,9 @@ def copy_with_gaps(tensor: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def nudge(target: torch.Tensor, original: torch.Tensor, seed: int, step: float, fixed: tuple[float, ...] = ()) -> None:
-    """Fill `target` with `original`, every element moved up or down by `step` of itself, but for the numbers in `fixed`."""
+    """Fill `target` with `original`, every element moved up or down by `step` of itself, but for the numbers in
+    `fixed`.
+    """
     if target.numel() == 0:
         return
     flat, source = whole_storage(target), whole_storage(original)

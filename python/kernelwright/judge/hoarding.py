@@ -37,9 +37,9 @@ class Sharing(Protocol):
 
 
 def answer_for_memory(candidate: Sharing, error: BaseException, again: Callable[[], object]) -> None:
-    """After `error`, for which the judge had no memory. Where the candidate's process may hold more than its share, end it.
-    If it did, and what the judge wanted goes well without it (`again`), that is the candidate's failure, and otherwise
-    `error` is raised. Returns where its process is not to blame, and lives.
+    """After `error`, for which the judge had no memory. Where the candidate's process may hold more than its share, end
+    it. If it did, and what the judge wanted goes well without it (`again`), that is the candidate's failure, and
+    otherwise `error` is raised. Returns where its process is not to blame, and lives.
 
     Others may hold the device's memory as well: what a process held is what is free once it has ended.
     """

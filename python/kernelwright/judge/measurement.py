@@ -1,7 +1,8 @@
 """Measurement: candidate, eager and torch.compile in turns, each in a process of its own, with raw samples as the
 result. (Modules in memory are all timed where they live.)
 
-Statistics over the samples are the parent's (src/measure/statistics.cpp). docs/measuring.md has the protocol and its reasons.
+Statistics over the samples are the parent's (src/measure/statistics.cpp). docs/measuring.md has the protocol and its
+reasons.
 """
 
 from __future__ import annotations
@@ -151,7 +152,8 @@ class Measurement:
         if self.device.type == "cpu":
             import torch._inductor.config
 
-            # A pool of compiler processes costs more than it saves for a few C++ kernels, and competes with what is timed.
+            # A pool of compiler processes costs more than it saves for a few C++ kernels, and competes with what is
+            # timed.
             torch._inductor.config.compile_threads = 1
         return torch.compile(self.model)
 
@@ -195,7 +197,9 @@ class Measurement:
             self.contestants[name].first_call(self.inputs, limit)
 
     def _note_changes(self, eager: Contestant) -> None:
-        """Where eager changes its inputs or its state, keep both, so that every timed call starts from the same: repeated steps of an optimiser run away."""
+        """Where eager changes its inputs or its state, keep both, so that every timed call starts from the same:
+        repeated steps of an optimiser run away.
+        """
         state, inputs = StateCopy(self.model), InputsCopy(self.inputs)
         left = eager.run(self.inputs, draws.derive_seed(self.seed, "forward"), "running forward", with_outputs=False)
         state.restore()
@@ -245,7 +249,9 @@ class Measurement:
             contestant.timer(self.inputs, peaks[name] if self.takes_turns else None)
 
     def measure(self) -> None:
-        """Rounds in which every contestant is timed once, in changing order, until the medians are settled or the budget is spent."""
+        """Rounds in which every contestant is timed once, in changing order, until the medians are settled or the
+        budget is spent.
+        """
         names = list(self.contestants)
         self.samples = {name: [] for name in names}
         order = random.Random(self.seed)
@@ -305,7 +311,9 @@ class Measurement:
         return walls
 
     def recheck(self) -> dict[str, Any]:
-        """Whether the candidate, as it stands after all the timing, still computes what eager does on contents it has not seen."""
+        """Whether the candidate, as it stands after all the timing, still computes what eager does on contents it has
+        not seen.
+        """
         if self.ours is None:
             return {"ok": True, "detail": "There is no candidate."}
         eager = Local(self.problem.path, self.model, self.model, self.device)
@@ -408,7 +416,9 @@ class Measurement:
         return time.process_time() + sum(contestant.processor_seconds() for contestant in self.contestants.values())
 
     def _add_untold(self, noise: dict[str, Any]) -> float:
-        """What the candidate's clock has kept to itself counts for the candidate's time. Where others use the cores, the judge's own process is kept waiting for its turn, and nothing can be said."""
+        """What the candidate's clock has kept to itself counts for the candidate's time. Where others use the cores,
+        the judge's own process is kept waiting for its turn, and nothing can be said.
+        """
         untold = self.ours.untold_ms() if self.ours is not None and not noise["reasons"] else 0.0
         if untold:
             self.samples["ours"] = [sample + untold for sample in self.samples["ours"]]
@@ -431,7 +441,9 @@ def _of_the_problem(error: Exception, path: str) -> errors.Error:
 
 
 def difference(ours: Any, eager: torch.Tensor, allowed: float = 0.0) -> str | None:
-    """How a tensor differs from eager's by more than another precision would explain, or by more than `allowed` where that is more; or None."""
+    """How a tensor differs from eager's by more than another precision would explain, or by more than `allowed` where
+    that is more; or None.
+    """
     if not isinstance(ours, torch.Tensor) or ours.shape != eager.shape or ours.dtype != eager.dtype:
         return "has another shape or dtype than eager's after timing"
     if not eager.is_floating_point():

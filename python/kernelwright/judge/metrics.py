@@ -1,9 +1,10 @@
-"""Error figures of outputs against a reference, in double precision and in chunks, so that a 16 GB output needs little extra memory.
+"""Error figures of outputs against a reference, in double precision and in chunks, so that a 16 GB output needs little
+extra memory.
 
-An element counts towards the errors where candidate, eager and reference are all finite. Where eager and reference agree on what kind of
-value stands there (finite, +inf, -inf, NaN), the candidate must show the same; where they differ (fp32 overflowed and fp64 did not, say)
-it must show one of the two, or, where eager alone has NaN, what is not finite. An infinity where both have NaN is counted apart: whether it
-passes depends on where the NaN comes from.
+An element counts towards the errors where candidate, eager and reference are all finite. Where eager and reference
+agree on what kind of value stands there (finite, +inf, -inf, NaN), the candidate must show the same; where they differ
+(fp32 overflowed and fp64 did not, say) it must show one of the two, or, where eager alone has NaN, what is not finite.
+An infinity where both have NaN is counted apart: whether it passes depends on where the NaN comes from.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class Figures:
 
 
 def chunks(shape: torch.Size, limit: int) -> Iterator[tuple[slice, ...]]:
-    """Index tuples that cover a tensor of `shape` in pieces of at most about `limit` elements, cut along leading dimensions."""
+    """Index tuples that cover a tensor of `shape` in pieces of at most about `limit` elements, cut along leading
+    dimensions.
+    """
     if math.prod(shape) <= limit or not shape:
         yield ()
         return
@@ -100,7 +103,9 @@ def _classes(values: torch.Tensor) -> torch.Tensor:
 
 @contextlib.contextmanager
 def _few_threads(tensor: torch.Tensor) -> Iterator[None]:
-    """One thread for what one thread does in a moment: waiting for others at every small operation is slow on a busy machine."""
+    """One thread for what one thread does in a moment: waiting for others at every small operation is slow on a busy
+    machine.
+    """
     before = torch.get_num_threads()
     if tensor.is_cuda or tensor.numel() > 1 << 24 or before == 1:
         yield
@@ -123,8 +128,9 @@ def compare(
 ) -> Figures:
     """All figures of one floating output. The three have one shape; `ours` and `eager` have the output's dtype.
 
-    `gate` asks for the count of elements outside of KernelBench's tolerance too. `skip_lost` leaves out the elements of which eager itself has no
-    digit: where squares overflowed or everything cancelled, nobody's error means anything, and eager's would excuse all others. Without `by_size` there are no buckets.
+    `gate` asks for the count of elements outside of KernelBench's tolerance too. `skip_lost` leaves out the elements of
+    which eager itself has no digit: where squares overflowed or everything cancelled, nobody's error means anything,
+    and eager's would excuse all others. Without `by_size` there are no buckets.
     """
     with torch.no_grad(), _few_threads(ours):
         return _compare(ours, eager, reference, gate, skip_lost, by_size)
@@ -203,7 +209,8 @@ def _without_nonfinite(
     """The elements that are finite in all three; what the others say goes into `figures`."""
     finite = o.isfinite() & e.isfinite() & r.isfinite()
     co, ce, cr = _classes(o), _classes(e), _classes(r)
-    # Where eager's own sum came to infinity minus infinity and the reference's did not, the order of summation decides what it ends in.
+    # Where eager's own sum came to infinity minus infinity and the reference's did not, the order of summation decides
+    # what it ends in.
     either = (ce == 3) & (cr != 3) & (co != 0)
     # The mean of a row with an infinite number is infinite as a sum over n, and NaN as a running update.
     infinite_for_nan = (ce == 3) & (cr == 3) & (co != 0) & (co != 3)

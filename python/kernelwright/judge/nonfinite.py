@@ -56,8 +56,8 @@ class NonFinite:
         return left
 
     def _count_infinities(self, row: dict[str, Any], finite: Outcome) -> torch.Tensor:
-        """Infinities that stand for a NaN that was among the inputs are wrong: where they stand. A NaN for an infinity is
-        right where sums may be reordered and the infinity was among the inputs.
+        """Infinities that stand for a NaN that was among the inputs are wrong: where they stand. A NaN for an infinity
+        is right where sums may be reordered and the infinity was among the inputs.
         """
         mine, moved, eager = (_wide(one, row["name"]) for one in (self.ours, finite, self.draw.eager))
         if mine is None or moved is None or eager is None or mine.shape != moved.shape:
@@ -165,8 +165,8 @@ def _allowed(scale: float, row: dict[str, Any], figures: metrics.Figures) -> flo
 
 
 def _filled(values: torch.Tensor, number: int, whole: bool) -> torch.Tensor:
-    """Finite numbers where NaN are, or, if `whole`, where none are: beyond all others on either side, which a maximum would show, and two small ones of
-    different magnitude, which an even function would.
+    """Finite numbers where NaN are, or, if `whole`, where none are: beyond all others on either side, which a maximum
+    would show, and two small ones of different magnitude, which an even function would.
     """
     finite = values[values.isfinite()].double().abs()
     largest, middle = (float(finite.max()), float(finite.median())) if finite.numel() else (1.0, 1.0)

@@ -253,8 +253,8 @@ class Host:
         }
         started = self._start(request, compilers)
         if started is None:
-            # The nursery may be killed at any moment; another takes its place. Instead of the one for compilers the other
-            # will do: torch.compile imports what it needs.
+            # The nursery may be killed at any moment; another takes its place. Instead of the one for compilers the
+            # other will do: torch.compile imports what it needs.
             self._close_channels()
             started = self._start(request, anew=not compilers)
         if started is None and compilers:

@@ -1,4 +1,6 @@
-"""Answers `prepare`: makes ahead what a verification needs beside the candidate, while the process has nothing else to do."""
+"""Answers `prepare`: makes ahead what a verification needs beside the candidate, while the process has nothing else to
+do.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Races: several candidates of one search timed against one another, losers stopped early.
 
-The problem, its inputs and the first candidate (the anchor, to which all times are compared) stay loaded between the races of a search, since
-making gigabytes of inputs takes longer than timing them. What is timed here has not been verified: outputs are only compared with the
-anchor's, roughly, and a candidate is kept by the parent only after its verification.
+The problem, its inputs and the first candidate (the anchor, to which all times are compared) stay loaded between the
+races of a search, since making gigabytes of inputs takes longer than timing them. What is timed here has not been
+verified: outputs are only compared with the anchor's, roughly, and a candidate is kept by the parent only after its
+verification.
 """
 
 from __future__ import annotations

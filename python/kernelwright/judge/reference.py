@@ -1,8 +1,8 @@
 """The reference of the contract: the problem's own module in double precision, with the random numbers that eager drew.
 
-What stands in when that cannot be had, in this order: double precision on the CPU, where the GPU's memory is too small; eager in its own
-precision ("fp32-eager"), where the module insists on a narrower dtype or draws random numbers inside an operator that hides them. The last is the weaker check, and the
-reply says so.
+What stands in when that cannot be had, in this order: double precision on the CPU, where the GPU's memory is too small;
+eager in its own precision ("fp32-eager"), where the module insists on a narrower dtype or draws random numbers inside
+an operator that hides them. The last is the weaker check, and the reply says so.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ class Mode(TorchDispatchMode):
 
 
 class Record(Mode):
-    """Notes the operators that a forward calls and the numbers among their arguments, and keeps what its random operators drew."""
+    """Notes the operators that a forward calls and the numbers among their arguments, and keeps what its random
+    operators drew.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -205,7 +207,9 @@ class Reference:
         drawn: list[tuple[str, Any]],
         around: contextlib.AbstractContextManager | None = None,
     ) -> tuple[Any, list[Any], torch.nn.Module] | None:
-        """The result, the inputs as the forward left them, and the module likewise; None where only eager can serve. `around`: a mode to run it in."""
+        """The result, the inputs as the forward left them, and the module likewise; None where only eager can serve.
+        `around`: a mode to run it in.
+        """
         while self.is_double:
             try:
                 return self._attempt(model, inputs, seed, drawn, around)

@@ -1,7 +1,8 @@
 """Eager with every result of its operators rounded otherwise: how far an output is decided by rounding alone.
 
-Where terms cancel (a divergence between equal distributions, x − mean(x) of equal numbers), eager's own error is luck: log(1/n) and −log(n) agree in
-the last place or do not. Moving the inputs does not show it, since the terms still cancel; moving the terms does.
+Where terms cancel (a divergence between equal distributions, x − mean(x) of equal numbers), eager's own error is luck:
+log(1/n) and −log(n) agree in the last place or do not. Moving the inputs does not show it, since the terms still
+cancel; moving the terms does.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ _EXACT = {
 
 
 class OtherRoundings(Mode):
-    """Moves the floating results of every operator that rounds by a unit of their dtype, all elements of one call the same way: what rounds alike everywhere does
-    so in one direction, and does not average out. Negative `units` are those of the same seed turned round."""
+    """Moves the floating results of every operator that rounds by a unit of their dtype, all elements of one call the
+    same way: what rounds alike everywhere does so in one direction, and does not average out. Negative `units` are
+    those of the same seed turned round.
+    """
 
     def __init__(self, seed: int, units: float = 1.0) -> None:
         super().__init__()

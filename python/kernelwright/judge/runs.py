@@ -17,7 +17,9 @@ from . import draws, metrics
 
 
 class Inputs:
-    """The arguments of forward. One set of tensors serves every draw, refilled, so that a result remembered by address shows."""
+    """The arguments of forward. One set of tensors serves every draw, refilled, so that a result remembered by address
+    shows.
+    """
 
     def __init__(self, problem: problems.Problem, device: torch.device) -> None:
         self.problem = problem
@@ -28,8 +30,8 @@ class Inputs:
     def fill(
         self, kind: str, seed: int, bounded: bool, constants: tuple[float, ...] = (), subnormals: bool = False
     ) -> None:
-        """Draw afresh; equal arguments give equal contents. `constants`: numbers of the problem's, for the special draw;
-        `subnormals`: in which all inputs have some in the same places.
+        """Draw afresh; equal arguments give equal contents. `constants`: numbers of the problem's, for the special
+        draw; `subnormals`: in which all inputs have some in the same places.
         """
         fresh = self.problem.inputs(draws.derive_seed(seed, "inputs"), self.device)
         draws.redraw_inputs(fresh, kind, seed, bounded=bounded, constants=constants, subnormals=subnormals)
@@ -91,7 +93,9 @@ def _share_storage(values: list[Any]) -> bool:
 
 
 def held_tensors(module: torch.nn.Module, inputs: Inputs) -> dict[str, torch.Tensor]:
-    """Every tensor that a forward is given: "parameter fc.weight", "buffer bn.running_mean", "attribute hidden", "input[0]"."""
+    """Every tensor that a forward is given: "parameter fc.weight", "buffer bn.running_mean", "attribute hidden",
+    "input[0]".
+    """
     return module_tensors(module) | inputs.tensors()
 
 
@@ -192,7 +196,9 @@ def outcome(result: Any, module: torch.nn.Module, inputs: Inputs, before: dict[s
 def compare_output(
     name: str, ours: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor, kind: str
 ) -> tuple[dict[str, Any], metrics.Figures | None]:
-    """One OUTPUT of the worker protocol on a `kind` of draw, and the figures behind it; None where shape or dtype rule a comparison out."""
+    """One OUTPUT of the worker protocol on a `kind` of draw, and the figures behind it; None where shape or dtype rule
+    a comparison out.
+    """
     exact = not (eager.is_floating_point() or eager.is_complex())
     row: dict[str, Any] = {
         "name": name,

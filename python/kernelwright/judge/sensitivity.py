@@ -36,13 +36,17 @@ _STEP_UNITS = 4.0
 
 
 class Sensitivity:
-    """Eager's other runs on a draw. `rows` are the outputs of a report (docs/worker-protocol.md), which get what is found."""
+    """Eager's other runs on a draw. `rows` are the outputs of a report (docs/worker-protocol.md), which get what is
+    found.
+    """
 
     def __init__(self, yardstick: Yardstick) -> None:
         self.yardstick = yardstick
 
     def add_sensitivity(self, draw: Draw, rows: list[dict[str, Any]], figures: dict[str, metrics.Figures]) -> None:
-        """How far eager itself lands when inputs and weights move by one rounding: error that belongs to the problem, not to an algorithm."""
+        """How far eager itself lands when inputs and weights move by one rounding: error that belongs to the problem,
+        not to an algorithm.
+        """
         seed = draw.forward_seed
         with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):
             self.yardstick.refill(draw)  # the candidate has changed what eager changes
@@ -88,7 +92,9 @@ class Sensitivity:
                 self._note_spread(draw, moved, rows, figures, "rounding")
 
     def explain_steps(self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]]) -> None:
-        """Count the integers where the candidate's answer is none that eager comes to by other roundings, of those where eager is right and it is not."""
+        """Count the integers where the candidate's answer is none that eager comes to by other roundings, of those
+        where eager is right and it is not.
+        """
         eager = draw.eager.tensors
         names = [row["name"] for row in rows if is_undecided(row) and row["name"] in ours.tensors]
         # Where eager is right: it is the reference.
@@ -138,7 +144,9 @@ class Sensitivity:
                 buckets.merge_moved(spread.buckets)
 
     def _tf32_rounding(self, draw: Draw) -> tuple[float, set[int]]:
-        """How far PyTorch rounds what it multiplies (0 where it does not), and the addresses of weights that are never rounded so."""
+        """How far PyTorch rounds what it multiplies (0 where it does not), and the addresses of weights that are never
+        rounded so.
+        """
         allowed = Tf32.under(self.yardstick.policy)
         if self.yardstick.device.type != "cuda":
             return 0.0, set()

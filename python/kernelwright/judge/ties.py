@@ -1,8 +1,10 @@
-"""Ties that eager leaves open: topk, an unstable sort, kthvalue and median promise neither an order among equal elements nor a choice of them.
+"""Ties that eager leaves open: topk, an unstable sort, kthvalue and median promise neither an order among equal
+elements nor a choice of them.
 
-Any such choice is eager's answer as much as the one that it happened to give. So where a candidate differs, eager and the reference are run again with another legal
-choice, and everything that follows from it follows: the candidate's own, where an output is what such an operator answered, or the elements in the order in which they stand.
-A choice is legal in a row if its positions are distinct, lie in the row, and hold the very elements that the operator answers with.
+Any such choice is eager's answer as much as the one that it happened to give. So where a candidate differs, eager and
+the reference are run again with another legal choice, and everything that follows from it follows: the candidate's own,
+where an output is what such an operator answered, or the elements in the order in which they stand. A choice is legal
+in a row if its positions are distinct, lie in the row, and hold the very elements that the operator answers with.
 """
 
 from __future__ import annotations
@@ -112,7 +114,9 @@ def strays(indices: torch.Tensor, dim: int, size: int) -> torch.Tensor:
 
 
 class Ties(Mode):
-    """Eager with other legal choices: `proposals` by the number of the call, for the other calls eager's own, or the elements as they stand."""
+    """Eager with other legal choices: `proposals` by the number of the call, for the other calls eager's own, or the
+    elements as they stand.
+    """
 
     def __init__(self, proposals: dict[int, torch.Tensor] | None = None, as_they_stand: bool = False) -> None:
         super().__init__()
@@ -138,7 +142,9 @@ class Ties(Mode):
         return next((call for held, call in self._positions if _same_place(held, output)), None)
 
     def row_of(self, call: int, output: torch.Tensor) -> tuple[int | None, int]:
-        """Along which dim of an output the positions of one row lie, if that can be told, and how many elements such a row has."""
+        """Along which dim of an output the positions of one row lie, if that can be told, and how many elements such a
+        row has.
+        """
         dim, size, shape = self._rows[call]
         return (dim if shape == output.shape else None), size
 

@@ -1,6 +1,8 @@
-"""Verification: runs a candidate, eager and the double-precision reference on several draws and reports every figure of the contract.
+"""Verification: runs a candidate, eager and the double-precision reference on several draws and reports every figure of
+the contract.
 
-What passes is decided by the parent process (src/judge/contract.cpp); here is only measured. docs/contract.md has the rules.
+What passes is decided by the parent process (src/judge/contract.cpp); here is only measured. docs/contract.md has the
+rules.
 """
 
 from __future__ import annotations
@@ -270,7 +272,9 @@ class Verification:
         return left
 
     def call_unjudged(self, draw: Draw) -> bool:
-        """A decoy: a call on state and inputs that may differ from the draw's, of which only faults count. Returns whether it changed its inputs."""
+        """A decoy: a call on state and inputs that may differ from the draw's, of which only faults count. Returns
+        whether it changed its inputs.
+        """
         changed = False
         try:
             doing, guarded = f"running forward before the {draw.kind} draw", draw.number < _GUARDED_DRAWS
@@ -372,7 +376,9 @@ class Verification:
     def _settle_ties(
         self, draw: Draw, ours: Outcome, rows: list[dict[str, Any]], found: dict[str, metrics.Figures]
     ) -> dict[str, metrics.Figures]:
-        """Where the candidate differs, hold it against eager with another choice among equal elements, if one explains it."""
+        """Where the candidate differs, hold it against eager with another choice among equal elements, if one explains
+        it.
+        """
         if self.positions is None:
             return found
         with torch.no_grad(), contextlib.suppress(torch.OutOfMemoryError):

@@ -76,8 +76,8 @@ def multiplies_matrices(calls: Counter) -> bool:
 
 
 def reorders_sums(calls: Counter) -> bool:
-    """Whether the same mathematics can be summed in an order in which infinities meet elsewhere: statistics in one pass,
-    and sums of sums, as (q k) v = q (k v).
+    """Whether the same mathematics can be summed in an order in which infinities meet elsewhere: statistics in one
+    pass, and sums of sums, as (q k) v = q (k v).
     """
     sums = sum(count for func, count in calls.items() if func._schema.name in _SUMS)
     return sums > 1 or any(func._schema.name in _STATISTICS for func in calls)

@@ -30,7 +30,8 @@ from .work import is_one_function, keeps_subnormals, multiplies_matrices, reorde
 # Buffers that can be moved by a rounding: 8-bit floats are codes.
 _MOVABLE = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 
-# Operators that abort the process, or poison the GPU's context, on values outside a range that only the problem's generator knows.
+# Operators that abort the process, or poison the GPU's context, on values outside a range that only the problem's
+# generator knows.
 _ASSERTING = {
     "aten::binary_cross_entropy",
     "aten::multinomial",
@@ -79,7 +80,9 @@ class Draw:
 
 @dataclass
 class _Kept:
-    """A draw made ahead, with the state and the inputs that belong to it; without them where no later one has replaced them."""
+    """A draw made ahead, with the state and the inputs that belong to it; without them where no later one has replaced
+    them.
+    """
 
     draw: Draw
     state: StateCopy | None
@@ -144,7 +147,9 @@ class Yardstick:
             self._kept[0].restore()
 
     def draw(self, number: int) -> Draw:
-        """Draw `number`, with model and inputs as it has them. To be asked for in order: weights are redrawn from those before."""
+        """Draw `number`, with model and inputs as it has them. To be asked for in order: weights are redrawn from those
+        before.
+        """
         kept = self._kept.pop(number, None)
         if kept is None:
             return self._make(number)
@@ -167,7 +172,9 @@ class Yardstick:
         )
 
     def run_eager(self, seed: int, around: contextlib.AbstractContextManager | None = None) -> tuple[Outcome, Record]:
-        """Eager from the current state and inputs, which it leaves as they were but for inputs that it changes. `around`: a mode to run it in."""
+        """Eager from the current state and inputs, which it leaves as they were but for inputs that it changes.
+        `around`: a mode to run it in.
+        """
         snapshot = Snapshot(self.model)
         before = fingerprints(held_tensors(self.model, self.inputs))
         seed_everything(seed)
@@ -196,8 +203,9 @@ class Yardstick:
         return draw.strides_with_gradients
 
     def _add_written(self, left: Outcome) -> None:
-        """Buffers that an earlier draw has shown eager to write to count as changed, though every bit may be what it was:
-        the mean of zeros is zero, and a candidate's may be a little beside it."""
+        """Buffers that an earlier draw has shown eager to write to count as changed, though every bit may be what it
+        was: the mean of zeros is zero, and a candidate's may be a little beside it.
+        """
         held = module_tensors(self.model)
         for name in self._written:
             if name in held and name not in left.tensors:

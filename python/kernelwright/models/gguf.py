@@ -102,7 +102,8 @@ class Gguf:
         self.log = _Log()
         name = os.path.basename(path)
         cores = len(os.sched_getaffinity(0))
-        # Half of them: two threads of a core share its arithmetic, and the judge works meanwhile. On two cores, one writes as fast as both.
+        # Half of them: two threads of a core share its arithmetic, and the judge works meanwhile. On two cores, one
+        # writes as fast as both.
         threads = params.get("threads") or max(1, cores // 2)
         layers = params.get("gpu_layers", -1)
         common = {"n_gpu_layers": layers, "n_threads": threads, "n_threads_batch": threads, "verbose": False}
@@ -186,8 +187,9 @@ class Gguf:
         grammar = (
             llama_cpp.LlamaGrammar.from_string(params["grammar"], verbose=False) if params.get("grammar") else None
         )
-        # llama.cpp keeps what it has read of the last prompt. All but the last token are read in one go and the last alone, whether they are
-        # kept or not: another division into batches rounds otherwise, and the same seed would give another answer.
+        # llama.cpp keeps what it has read of the last prompt. All but the last token are read in one go and the last
+        # alone, whether they are kept or not: another division into batches rounds otherwise, and the same seed would
+        # give another answer.
         if len(tokens) > 1 and [*self.llama._input_ids[: len(tokens) - 1]] != tokens[:-1]:
             self.llama.reset()
             self.llama.eval(tokens[:-1])

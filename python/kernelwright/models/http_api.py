@@ -1,7 +1,8 @@
-"""Answers `llm_http`: one HTTP request, its body streamed as it comes. What is asked and what the answer means is decided in src/llm.
+"""Answers `llm_http`: one HTTP request, its body streamed as it comes. What is asked and what the answer means is
+decided in src/llm.
 
-Here because a static program cannot bring TLS along: name resolution and the certificates are the machine's own. The key is read
-from the environment here and nowhere else, and whatever a server says of it is struck out.
+Here because a static program cannot bring TLS along: name resolution and the certificates are the machine's own. The
+key is read from the environment here and nowhere else, and whatever a server says of it is struck out.
 """
 
 from __future__ import annotations

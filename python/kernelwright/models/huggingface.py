@@ -1,4 +1,6 @@
-"""Hugging Face folders through transformers (the extra `kernelwright[transformers]`), as facebook/KernelLLM itself is loaded."""
+"""Hugging Face folders through transformers (the extra `kernelwright[transformers]`), as facebook/KernelLLM itself is
+loaded.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ class Model(Protocol):
     context: int
 
     def tokens(self, prompt: dict[str, Any]) -> list[int]:
-        """What the model reads for a prompt: {"messages": [...]} through its chat template, or {"raw": text} as it stands."""
+        """What the model reads for a prompt: {"messages": [...]} through its chat template, or {"raw": text} as it
+        stands.
+        """
 
     def generate(self, tokens: list[int], params: dict[str, Any], counts: dict[str, Any]) -> Iterator[str]:
         """Pieces of text; `counts` gets "completion_tokens" and "finish"."""

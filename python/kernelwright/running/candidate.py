@@ -37,7 +37,9 @@ class Candidate:
     def make(
         self, arguments: tuple[Any, ...], keywords: dict[str, Any], device: torch.device, seed: int, training: bool
     ) -> torch.nn.Module:
-        """`ModelNew` in its own state. The seed is set as for `Model`, so that what both draw on construction and do not register is equal too."""
+        """`ModelNew` in its own state. The seed is set as for `Model`, so that what both draw on construction and do
+        not register is equal too.
+        """
         seed_everything(seed)
         try:
             made = self.ModelNew(*arguments, **keywords).to(device)
@@ -101,7 +103,9 @@ def of_problem(problem: problems.Problem) -> Candidate:
 
 
 def explain(error: BaseException, path: str, doing: str, code: str) -> errors.Error:
-    """A candidate error for whatever its code raised; a compiler's complaint becomes the message, its whole output the detail."""
+    """A candidate error for whatever its code raised; a compiler's complaint becomes the message, its whole output the
+    detail.
+    """
     if isinstance(error, (KeyboardInterrupt, errors.Error)):
         raise error
     if errors.is_disk_full(error):

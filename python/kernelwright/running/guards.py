@@ -29,7 +29,8 @@ _ALLOCATORS = {
 
 
 class GuardedAllocations(TorchFunctionMode):
-    """Gives every uninitialised tensor that Python code asks for guard bands on both sides and a poisoned body (NaN in floats).
+    """Gives every uninitialised tensor that Python code asks for guard bands on both sides and a poisoned body (NaN in
+    floats).
 
     `budget` bounds the bytes kept alive for checking; past it, tensors are poisoned but not guarded.
     """

@@ -1,4 +1,6 @@
-"""How much memory there is, and a cap on that of this process, so that a problem that wants 16 TB fails with a message instead of taking the machine down."""
+"""How much memory there is, and a cap on that of this process, so that a problem that wants 16 TB fails with a message
+instead of taking the machine down.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Modules beside a problem file that have the name of a library's: `queue.py`, `utils.py`.
 
-In `python problem.py` the problem's own folder comes first, for PyTorch's imports as well, which then break. Here it comes last, and only what the problem
-itself imports is looked for beside it first: a module whose name a library has too is loaded under a name of its own, so that the library's stays what it was.
+In `python problem.py` the problem's own folder comes first, for PyTorch's imports as well, which then break. Here it
+comes last, and only what the problem itself imports is looked for beside it first: a module whose name a library has
+too is loaded under a name of its own, so that the library's stays what it was.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import Any, Iterator
 # What the worker itself stands on: a file beside the problem with one of these names is never taken for it.
 _NEVER_LOCAL = {"torch", "triton", "numpy", "kernelwright"}
 
-# Folders of the problems and candidates that were loaded, in that order. A candidate holds its problem's imports and may lie elsewhere.
+# Folders of the problems and candidates that were loaded, in that order. A candidate holds its problem's imports and
+# may lie elsewhere.
 _folders: list[str] = []
 
 # Problems and candidates themselves: a problem random.py that imports random means the library's.
@@ -34,7 +36,9 @@ def know(path: str) -> None:
 
 
 def prepare(module: types.ModuleType, source: str, folder: str) -> None:
-    """Let `module`, about to run, import from `folder` and from those that are known what a library's module would hide."""
+    """Let `module`, about to run, import from `folder` and from those that are known what a library's module would
+    hide.
+    """
     if any(_hidden(name) for name in _imported(source, folder)):
         module.__dict__["__builtins__"] = dict(vars(builtins), __import__=_import)
 

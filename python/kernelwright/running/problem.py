@@ -1,7 +1,8 @@
 """Problems: Python files with `Model(nn.Module)`, `get_inputs()` and `get_init_inputs()`.
 
-`load(path)` runs the file and checks that it has the right parts; a `Problem` then constructs the model and draws inputs as often
-as asked, under any seed. Whatever is wrong with the file leaves as an `errors.Error` that names the user's line.
+`load(path)` runs the file and checks that it has the right parts; a `Problem` then constructs the model and draws
+inputs as often as asked, under any seed. Whatever is wrong with the file leaves as an `errors.Error` that names the
+user's line.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Problem:
     def construct(
         self, device: str | torch.device | None = "cpu", dtype: torch.dtype | None = None, seed: int | None = None
     ) -> torch.nn.Module:
-        """A fresh model in the mode its constructor leaves it in (training, unless it says otherwise), moved to `device` if given.
+        """A fresh model in the mode its constructor leaves it in (training, unless it says otherwise), moved to
+        `device` if given.
 
         `seed` is set before get_init_inputs() and again before the constructor, so equal seeds give equal weights.
         `dtype`, if given, is what floating-point parameters and buffers are cast to.
@@ -84,8 +86,8 @@ class Problem:
     def inputs(self, seed: int | None = None, device: str | torch.device = "cpu") -> list[Any]:
         """Fresh arguments of forward under `seed`, every tensor in them on `device`.
 
-        Tensors are drawn on `device` itself (16 GB drawn on the CPU and copied would take a minute), so the numbers differ between
-        devices. Where the file's own generator insists on the CPU they are drawn there and copied.
+        Tensors are drawn on `device` itself (16 GB drawn on the CPU and copied would take a minute), so the numbers
+        differ between devices. Where the file's own generator insists on the CPU they are drawn there and copied.
         """
         import torch
 
@@ -136,7 +138,8 @@ def check_device(device: Any) -> str:
 def load(file: str | os.PathLike[str], size: str | None = None) -> Problem:
     """Run the problem file and check its parts. Raises `errors.Error` for every way in which it may be wrong.
 
-    `size` names one of the file's SIZES: get_inputs and get_init_inputs are then called with it, where they have a parameter `size`.
+    `size` names one of the file's SIZES: get_inputs and get_init_inputs are then called with it, where they have a
+    parameter `size`.
     """
     module, source = load_module(file)
     path = str(module.__file__)
@@ -198,7 +201,9 @@ def load_module(path: str | os.PathLike[str], *, kind: str = "user") -> tuple[ty
 
 
 def look_beside(path: str) -> None:
-    """Have files find the modules beside the problem or candidate `path`. A candidate holds its problem's imports and may lie elsewhere."""
+    """Have files find the modules beside the problem or candidate `path`. A candidate holds its problem's imports and
+    may lie elsewhere.
+    """
     folder = os.path.dirname(path)
     if folder not in sys.path:
         # Last, so that a file beside the problem cannot stand in for a library that PyTorch imports later.
@@ -338,7 +343,9 @@ def _assignment(path: str, source: str, name: str) -> dict[str, str]:
 
 
 def _is_args_and_kwargs(model: type, given: list[Any] | tuple[Any, ...]) -> bool:
-    """Whether get_init_inputs() returned `[[positional…], {keyword: …}]`, as some problem collections do, rather than plain arguments."""
+    """Whether get_init_inputs() returned `[[positional…], {keyword: …}]`, as some problem collections do, rather than
+    plain arguments.
+    """
     if len(given) != 2 or not isinstance(given[0], (list, tuple)) or not isinstance(given[1], dict):
         return False
     if not all(isinstance(key, str) for key in given[1]):

@@ -44,8 +44,8 @@ def marks_of(tensor: torch.Tensor) -> list[str]:
 class Snapshot:
     """What a forward may change (buffers and plain attributes), kept so that every run starts from the same state.
 
-    `like` limits it to the places that another module has too: what a candidate keeps beside them (packed weights, say) is its own to keep
-    up to date, and putting back its old contents behind its back would make it wrong.
+    `like` limits it to the places that another module has too: what a candidate keeps beside them (packed weights, say)
+    is its own to keep up to date, and putting back its old contents behind its back would make it wrong.
     """
 
     def __init__(self, module: torch.nn.Module, like: torch.nn.Module | None = None) -> None:

@@ -1,4 +1,6 @@
-"""What the cost model wants to know of a device beyond its ceilings: strided and scattered reads, caches, the cost of waiting. Once per device."""
+"""What the cost model wants to know of a device beyond its ceilings: strided and scattered reads, caches, the cost of
+waiting. Once per device.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Calibration:
         return column.numel() * 4 / self.seconds(lambda: column.sum())
 
     def gathered(self) -> float:
-        """Useful bytes a second where elements are read in random order; the order itself, and what is written, move too and are counted out."""
+        """Useful bytes a second where elements are read in random order; the order itself, and what is written, move
+        too and are counted out.
+        """
         count = self.elements // 16
         order = torch.randint(self.elements, (count,), device=self.device)
         straight = torch.arange(count, device=self.device)
@@ -73,7 +77,9 @@ class Calibration:
         return self.seconds(lambda: [small.add_(1) for _ in range(200)], 0.1) / 200
 
     def synchronisation(self) -> float:
-        """Seconds that waiting costs: for the device after one small kernel, or for the other threads of a parallel loop."""
+        """Seconds that waiting costs: for the device after one small kernel, or for the other threads of a parallel
+        loop.
+        """
         if self.is_cuda:
             small = torch.zeros(8, device=self.device)
             began = time.perf_counter()

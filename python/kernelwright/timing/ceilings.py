@@ -1,4 +1,6 @@
-"""What a device reaches at best, measured in a few seconds: copy and read bandwidth, multiplication rates, the cost of a launch."""
+"""What a device reaches at best, measured in a few seconds: copy and read bandwidth, multiplication rates, the cost of
+a launch.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One lock a device and machine: who times holds it alone, who loads the device without being timed shares it.
 
-The lock is flock(2) on a file of a folder that all users of the machine share, so that a process that dies gives it back at once. The file
-says who holds it: one line of JSON a holder, for people who wait, never for the lock itself. PyTorch is not imported here: its import is
-work that a timing elsewhere should not see.
+The lock is flock(2) on a file of a folder that all users of the machine share, so that a process that dies gives it
+back at once. The file says who holds it: one line of JSON a holder, for people who wait, never for the lock itself.
+PyTorch is not imported here: its import is work that a timing elsewhere should not see.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any, Callable, Iterator
 
 from .. import errors
 
-# Called now and then while waiting with who is waited for, -1 and waited=seconds since the last such call; at the end with "".
+# Called now and then while waiting with who is waited for, -1 and waited=seconds since the last such call; at the end
+# with "".
 Progress = Callable[..., None]
 
 # Of the processor: whatever computes much on it takes part, whichever device it works for.
@@ -263,9 +264,11 @@ def _flocked(path: str, take: Callable[[int], bool]) -> Iterator[int | None]:
 
 @contextlib.contextmanager
 def hold(name: str, doing: str, progress: Progress, *, shared: bool = False) -> Iterator[None]:
-    """Hold a device's lock, alone or `shared`, for as long as the block lasts; wait for it before, and tell `progress` for whom.
+    """Hold a device's lock, alone or `shared`, for as long as the block lasts; wait for it before, and tell `progress`
+    for whom.
 
-    Whoever wants it stands in a queue, which is a second lock: without one, sharers that overlap would keep out for ever who wants it alone.
+    Whoever wants it stands in a queue, which is a second lock: without one, sharers that overlap would keep out for
+    ever who wants it alone.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     path = os.path.join(folder(), name)

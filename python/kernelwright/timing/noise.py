@@ -46,7 +46,9 @@ def _runs(process: int, but_for: str) -> bool:
 
 
 class Noise:
-    """From construction to `figures()`, with `threads` computing. `own_seconds`: what those have used of the processor whose time is taken."""
+    """From construction to `figures()`, with `threads` computing. `own_seconds`: what those have used of the processor
+    whose time is taken.
+    """
 
     def __init__(self, threads: int, own_seconds: Callable[[], float] = time.process_time) -> None:
         self.threads = threads
@@ -100,7 +102,9 @@ class Noise:
 
 
 def _busy_and_stolen(cores: list[int]) -> tuple[float, float]:
-    """Seconds since the system started in which these cores ran something, and in which a hypervisor ran something else on them."""
+    """Seconds since the system started in which these cores ran something, and in which a hypervisor ran something else
+    on them.
+    """
     busy = stolen = 0.0
     wanted = {f"cpu{core}" for core in cores}
     with contextlib.suppress(OSError, ValueError), open("/proc/stat") as file:

@@ -50,8 +50,8 @@ def profile_call(call: Callable[[], Any], kernels: list[str], device: torch.devi
     """On a GPU: the time of each ATen operator and each of Triton's kernels, and where that is not nearly all, of each
     kernel by PyTorch's profiler, whose start takes seconds; `kernels` names the candidate's own.
 
-    On the CPU, where the kernels are called through ctypes and the profiler does not see them, theirs is what is left of the call when the time in
-    ATen's operators is taken away.
+    On the CPU, where the kernels are called through ctypes and the profiler does not see them, theirs is what is left
+    of the call when the time in ATen's operators is taken away.
     """
     # Not torch.profiler's, whose first start imports torch.compile's parts: seconds.
     from torch.autograd.profiler import profile

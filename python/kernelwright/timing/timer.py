@@ -1,4 +1,6 @@
-"""Timing one call on one device: caches flushed, contents of the inputs changed before it, device events cross-checked with the clock."""
+"""Timing one call on one device: caches flushed, contents of the inputs changed before it, device events cross-checked
+with the clock.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ _SLICE_BYTES, _LONGEST_SPREADING, _ABOUT = 4 << 20, 0.02, 1.5
 # How many elements of an input change places among each other between two timed calls: what that takes in memory.
 _MOVED_AT_ONCE = 1 << 24
 
-# Drawing integers anew before each call should not take much of the time for which is measured; otherwise so many draws are kept.
+# Drawing integers anew before each call should not take much of the time for which is measured; otherwise so many draws
+# are kept.
 _QUICK_DRAW_SECONDS = 0.02
 _KEPT_DRAWS = 6
 
@@ -82,7 +85,9 @@ class Timer:
         return self.timed(call)
 
     def prepare(self) -> None:
-        """On a CPU: empty the caches. On a GPU: wait until it is idle, since emptying its caches belongs right before the call."""
+        """On a CPU: empty the caches. On a GPU: wait until it is idle, since emptying its caches belongs right before
+        the call.
+        """
         if self.is_cuda:
             torch.cuda.synchronize(self.device)
         else:
@@ -140,8 +145,8 @@ class Timer:
 
 
 class Perturbation:
-    """Other contents for every timed call: all floating elements of the inputs change places, in place, so that no part of
-    a result can be kept, and integers are drawn anew where `redraw` gives other arguments of the same form.
+    """Other contents for every timed call: all floating elements of the inputs change places, in place, so that no part
+    of a result can be kept, and integers are drawn anew where `redraw` gives other arguments of the same form.
     """
 
     def __init__(self, inputs: list[Any], redraw: Callable[[int], list[Any]] | None = None) -> None:
@@ -193,7 +198,9 @@ def _elements(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def is_settled(samples: list[float], tolerance: float = 0.01) -> bool:
-    """Whether the 95 % confidence interval of the median (by order statistics) is within `tolerance` of it on either side."""
+    """Whether the 95 % confidence interval of the median (by order statistics) is within `tolerance` of it on either
+    side.
+    """
     count = len(samples)
     if count < 10:
         return False
