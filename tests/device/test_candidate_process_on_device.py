@@ -10,6 +10,7 @@ import torch
 
 from kernelwright import errors
 from kernelwright.judge import remote as remotes
+from kernelwright.judge import shared_arenas
 from kernelwright.judge.nursing import Confinement
 from kernelwright.judge.remote import Remote
 from kernelwright.judge.runs import Inputs
@@ -59,7 +60,7 @@ def start(tmp_path: Path, device: str) -> Iterator[Start]:
 def test_memory_is_shared_in_namespaces(start: Start) -> None:
     remote, inputs = start("return torch.relu(x)")
     left = remote.run(inputs, 5, "running forward", guarded=True)
-    assert remote.can_share and torch.equal(left.tensors["output[0]"], torch.relu(inputs.values[0]))
+    assert remote.arenas.can_share and torch.equal(left.tensors["output[0]"], torch.relu(inputs.values[0]))
     assert left.tensors["output[0]"].device == inputs.values[0].device and left.changes("input") == []
 
 
@@ -69,20 +70,21 @@ def test_where_the_driver_refuses_the_way_is_through_the_host(
     if device != "cuda":
         pytest.skip("on a CPU all memory is the host's")
 
-    class Refused(remotes.DeviceArena):
+    class Refused(shared_arenas.DeviceArena):
         def __init__(self, *_: Any) -> None:
-            raise remotes.SharingRefused("not here")
+            raise shared_arenas.SharingRefused("not here")
 
-    monkeypatch.setattr(remotes, "DeviceArena", Refused)
+    monkeypatch.setattr(shared_arenas, "DeviceArena", Refused)
     remote, inputs = start("x.add_(1)\nreturn torch.relu(x)")
     before = inputs.values[0].clone()
     left = remote.run(inputs, 5, "running forward")
-    assert not remote.can_share and torch.equal(left.tensors["output[0]"], torch.relu(before + 1))
+    assert not remote.arenas.can_share and torch.equal(left.tensors["output[0]"], torch.relu(before + 1))
     assert torch.equal(left.tensors["input[0]"], before + 1) and torch.equal(inputs.values[0], before)
 
 
 def test_large_inputs_are_given_as_they_are(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remotes, "is_large", lambda size, device: True)
+    for module in (remotes, shared_arenas):
+        monkeypatch.setattr(module, "is_large", lambda size, device: True)
     remote, inputs = start("x.add_(1)\nreturn x * 2", shares_large=True)
     before = inputs.values[0].clone()
     left = remote.run(inputs, 5, "running forward")

@@ -29,6 +29,7 @@ from kernelwright import protocol
 from kernelwright.errors import Error
 from kernelwright.judge import metrics, nursing
 from kernelwright.judge import remote as remotes
+from kernelwright.judge import shared_arenas
 from kernelwright.judge.nursing import Confinement, Ended
 from kernelwright.judge.runs import Inputs
 from kernelwright.running import problem as problems
@@ -217,7 +218,7 @@ class Fuzzer:
         self.stub = Stub(recorded.host.answers, protocol.encode)  # type: ignore[attr-defined]
         recorded.close()
         remotes.Host = lambda *_, **__: self.stub  # type: ignore[misc, assignment]
-        remotes.free_memory = lambda _: FREE_BYTES
+        remotes.free_memory = shared_arenas.free_memory = lambda _: FREE_BYTES
         self.steps: list[Callable[[remotes.Remote], Any]] = [
             lambda remote: self._run(remote),
             lambda remote: self._run(remote),

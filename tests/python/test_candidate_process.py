@@ -15,6 +15,7 @@ from kernelwright import errors, protocol
 from kernelwright.host.arena import HostArena
 from kernelwright.judge import nursing
 from kernelwright.judge import remote as remotes
+from kernelwright.judge import shared_arenas
 from kernelwright.judge.nursing import Confinement
 from kernelwright.judge.remote import Remote
 from kernelwright.judge.runs import Inputs
@@ -238,14 +239,15 @@ def test_its_end_is_told_in_words_and_ends_nothing_else(resident, does, code, sa
 
 
 def test_two_processes_can_have_the_same_inputs(resident, monkeypatch):
-    monkeypatch.setattr(remotes, "is_large", lambda size, device: True)
+    for module in (remotes, shared_arenas):
+        monkeypatch.setattr(module, "is_large", lambda size, device: True)
     remote, inputs = resident(returning("x * 2"))
     first = remote.run(inputs, 5, "running forward")
     other = Remote(
         remote.path, remote.problem, None, remote._model, remote.device, 1, inputs_of=remote, confinement=Confinement()
     )
     second = other.run(inputs, 5, "running forward")
-    assert other._arena["inputs"] is remote._arena["inputs"] and torch.equal(
+    assert other.arenas["inputs"] is remote.arenas["inputs"] and torch.equal(
         first.tensors["output[0]"], second.tensors["output[0]"]
     )
     other.close()
@@ -254,7 +256,8 @@ def test_two_processes_can_have_the_same_inputs(resident, monkeypatch):
 
 
 def test_inputs_that_are_not_copied_are_still_compared(resident, monkeypatch):
-    monkeypatch.setattr(remotes, "is_large", lambda size, device: True)
+    for module in (remotes, shared_arenas):
+        monkeypatch.setattr(module, "is_large", lambda size, device: True)
     remote, inputs = resident(returning("x.add_(1) * 2"))
     remote.shares_large = True
     before = inputs.values[0].clone()

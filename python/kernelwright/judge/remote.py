@@ -4,7 +4,6 @@ looked at as bytes (host/resident.py).
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import time
@@ -13,19 +12,7 @@ from typing import Any, Iterator
 import torch
 
 from ..errors import Error, candidate_error
-from ..host.arena import (
-    DeviceArena,
-    HostArena,
-    SharingRefused,
-    aligned,
-    describe,
-    dtype_of,
-    overlaps_itself,
-    same_bytes,
-    shaped,
-    storage_bytes,
-    with_strides,
-)
+from ..host.arena import aligned, describe, same_bytes, shaped, storage_bytes
 from ..running import problem as problems
 from ..running.limits import free_memory, is_large, is_scarce, share_of_candidate
 from ..running.state import slots
@@ -40,12 +27,12 @@ from .contestants import odd_output, other_streams
 from .nursing import Confinement, Ended, Host
 from .portable import constructor_arguments, pickled
 from .runs import Constant, Inputs, Outcome
+from .shared_arenas import SharedArenas
 
 _OUTPUT_SLACK = 1 << 16
 _EMPTY_SAMPLES = 10
 _MOST_PAIRS = 10_000_000  # of an output and a tensor that it may share memory with
 _TIMED = {"sample", "wall"}  # questions whose answers hold times
-_GAP = 64  # how many times its elements an output's memory may reach, to be taken with its gaps
 
 
 class Remote:
@@ -79,18 +66,20 @@ class Remote:
         self.subject = "The candidate" if role == "candidate" else "Model"
         self.host = Host(confinement, deadline, limit_seconds, compilers=role == "compiled")
         self.fallbacks: list[str] = []
-        self.arenas: list[Any] = []
-        self._arena: dict[str, HostArena | DeviceArena] = {}
+        self.arenas: SharedArenas = SharedArenas(
+            lambda message, descriptor: self._ask(message, "taking memory", descriptor=descriptor),
+            device,
+            self.subject,
+            inputs_of.arenas if inputs_of is not None else None,
+        )
         self._inputs: Any = None
         self._calls = 0
         self._dropped: list[int] = []
         self._numbers: dict[int, int] = {}
         self._marks: dict[int, dict[str, tuple[int, ...]]] = {}
         self.threads: list[str] = []
-        self.can_share = True
         self.shares_large = shares_large
         self.private = False
-        self.inputs_of = inputs_of
         self.memory_share = memory_limit or (share_of_candidate(device) if role == "candidate" else None)
         try:
             message = {
@@ -115,8 +104,8 @@ class Remote:
             with self._reading("being loaded"):
                 self.settings_at_load = texts(reply.get("settings"))
                 self.missing = texts(reply.get("missing"))
-            self._make_arena("outputs", _OUTPUT_SLACK)
-            self._make_arena("repeated", _OUTPUT_SLACK)
+            self.arenas.make("outputs", _OUTPUT_SLACK)
+            self.arenas.make("repeated", _OUTPUT_SLACK)
             self.adopt(model)
         except BaseException:
             self.close()
@@ -158,49 +147,6 @@ class Remote:
                 "broken-protocol", f"{self.subject} wrote something else than an answer while {doing}."
             ) from None
 
-    def _make_arena(self, name: str, size: int) -> None:
-        """Memory of at least `size` bytes under that name."""
-        held = self._arena.get(name)
-        if held is not None and held.size >= size:
-            return
-        theirs = None
-        if name == "inputs" and self.inputs_of is not None and is_large(size, self.device):
-            theirs = self.inputs_of._arena.get(name)
-        if theirs is not None and theirs.size >= size and self._offer(name, theirs):
-            return
-        if self.device.type == "cuda" and self.can_share:
-            with contextlib.suppress(SharingRefused):
-                made = DeviceArena(size, self.device)
-                self.arenas.append(made)
-                if self._offer(name, made):
-                    return
-            self.can_share = False
-        shared = HostArena(size)
-        self.arenas.append(shared)
-        if not self._offer(name, shared):
-            raise candidate_error("broken-protocol", f"{self.subject} did not take the memory that it was given.")
-
-    def _offer(self, name: str, arena: HostArena | DeviceArena) -> bool:
-        """Have the process open the memory; False where it cannot reach it."""
-        message = {"op": "arena", "name": name, "size": arena.size}
-        if isinstance(arena, DeviceArena):
-            reply = self._ask(
-                {**message, "kind": "device", "handle": base64.b64encode(arena.handle).decode()}, "taking memory"
-            )
-        else:
-            reply = self._ask({**message, "kind": "host"}, "taking memory", descriptor=arena.descriptor)
-        if reply.get("shared") is not True:
-            return False
-        self._arena[name] = arena
-        return True
-
-    def _put(self, arena: str, at: int, tensor: torch.Tensor) -> None:
-        """The elements of a tensor, densely."""
-        if tensor.nbytes:
-            self._arena[arena].bytes(at, tensor.nbytes).view(tensor.dtype).view(tensor.shape).copy_(
-                tensor.resolve_conj().resolve_neg()
-            )
-
     # State
 
     @torch.no_grad()
@@ -226,10 +172,10 @@ class Remote:
                 state[name] = place(by_storage.get((value.data_ptr(), value.shape, value.stride()), value))
             else:
                 objects[name] = pickled(value, [])
-        self._make_arena("state", max(end + sum(aligned(tensor.nbytes) for tensor in given.values()), 1))
+        self.arenas.make("state", max(end + sum(aligned(tensor.nbytes) for tensor in given.values()), 1))
         named = {name: place(tensor) for name, tensor in given.items()}
         for tensor in tensors:
-            self._put("state", placed[id(tensor)]["at"], tensor.detach())
+            self.arenas.put("state", placed[id(tensor)]["at"], tensor.detach())
         self._synchronise()
         self._model = model
         doing = "loading Model's state into ModelNew"
@@ -256,14 +202,14 @@ class Remote:
                 places[key] = end, memory
                 end += aligned(memory.numel())
             forms.append(describe(tensor) | {"at": places[key][0], "bytes": memory.numel() if tensor.numel() else 0})
-        self._make_arena("inputs", max(end, 1))
-        arena = self._arena["inputs"]
+        self.arenas.make("inputs", max(end, 1))
+        arena = self.arenas["inputs"]
         self._sent = list(places.values())
         self._shared = {}
         for at, memory in self._sent:
             if memory.numel() and memory.data_ptr() != arena.bytes(at, memory.numel()).data_ptr():
                 arena.bytes(at, memory.numel()).copy_(memory)
-        if self.shares_large and self.can_share and is_large(end, self.device):
+        if self.shares_large and self.arenas.can_share and is_large(end, self.device):
             for tensor, form in zip(tensors, forms):
                 if form["bytes"]:
                     tensor.data = shaped(
@@ -283,7 +229,7 @@ class Remote:
 
     def _changed_inputs(self, inputs: Inputs) -> dict[str, torch.Tensor]:
         """What a call left in its inputs where that is not what it was given."""
-        arena = self._arena["inputs"]
+        arena = self.arenas["inputs"]
         if self._shared:
             return {
                 name: tensor.clone()
@@ -420,45 +366,14 @@ class Remote:
         forms = {name: leaf for name, leaf in named.items() if "constant" not in leaf}
         constants = {name: Constant(*texts(leaf["constant"])) for name, leaf in named.items() if "constant" in leaf}
         if reply["exported"] is not True:
-            self._make_arena(self._outputs, bounded(reply["total"], free_memory(self.device) // 2))
+            self.arenas.make(self._outputs, bounded(reply["total"], free_memory(self.device) // 2))
             reply = self._ask({"op": "outputs", "number": self._calls, "outputs": self._outputs}, doing)
             forms = dict(zip(forms, reply["forms"]))
         return (
-            {name: self._taken(form) for name, form in forms.items()},
+            {name: self.arenas.taken(self._outputs, form) for name, form in forms.items()},
             constants,
             {name: span_of(form["range"]) for name, form in forms.items()},
         )
-
-    def _taken(self, form: dict[str, Any]) -> torch.Tensor:
-        """What stands in the arena for outputs, with the strides that it has over there: a copy, but for what takes
-        so much of a GPU's memory that two are too many.
-        """
-        dtype, shape, stride = (
-            dtype_of(form["dtype"]),
-            [int(size) for size in form["shape"]],
-            [int(step) for step in form["stride"]],
-        )
-        device = torch.device("cpu" if form["device"] == "cpu" else self.device)
-        plain = torch.empty(shape, dtype=dtype, device="meta")
-        arena = self._arena[self._outputs]
-        reach = 1 + sum((size - 1) * step for size, step in zip(shape, stride)) if plain.numel() else 0
-        if (
-            len(stride) != len(shape)
-            or min(stride, default=0) < 0
-            or plain.nbytes > arena.size
-            or reach > _GAP * plain.numel() + 4096
-            or reach * dtype.itemsize > free_memory(device)
-        ):
-            raise ValueError("no such tensor")
-        if not plain.nbytes:
-            return torch.empty_strided(shape, stride, dtype=dtype, device=device)
-        memory = arena.bytes(bounded(form["at"], arena.size - plain.nbytes), plain.nbytes)
-        given = memory.view(dtype).view(shape)
-        if memory.is_cuda and is_large(plain.nbytes, self.device) and list(plain.stride()) == stride:
-            return given
-        if overlaps_itself(shape, stride):
-            bounded(8 * reach, free_memory(device))
-        return with_strides(given, stride, device)
 
     def _changed_state(self, doing: str, relaid: list[str]) -> dict[str, torch.Tensor]:
         """The parameters and buffers that the call changed, as they are now; `relaid` gets the names of those whose
@@ -469,7 +384,7 @@ class Remote:
             return {}
         names = [name.partition(" ")[2] for name in given]
         self._outputs = "repeated"
-        self._make_arena(self._outputs, sum(aligned(slot.tensor.nbytes) for slot in slots(self._model)) + _OUTPUT_SLACK)
+        self.arenas.make(self._outputs, sum(aligned(slot.tensor.nbytes) for slot in slots(self._model)) + _OUTPUT_SLACK)
         reply = self._ask({"op": "state", "names": names, "outputs": self._outputs}, doing)
         if reply.get("exported") is not True:
             raise candidate_error("state-dict", "ModelNew's parameters and buffers have grown to more than Model's.")
@@ -478,7 +393,7 @@ class Remote:
             for name, form in zip(texts(reply["names"]), reply["forms"]):
                 if name not in given or "odd" in form:
                     continue
-                theirs, own = self._taken(form), given[name].detach()
+                theirs, own = self.arenas.taken(self._outputs, form), given[name].detach()
                 if form["stride"] != self._strides.get(name, form["stride"]):
                     relaid.append(name)
                 is_same = theirs.dtype == own.dtype and theirs.shape == own.shape
@@ -489,7 +404,7 @@ class Remote:
     def altered(self, earlier: Outcome) -> list[str]:
         doing = "giving an earlier call's outputs"
         self._outputs = "repeated"
-        self._make_arena(
+        self.arenas.make(
             self._outputs, sum(aligned(tensor.nbytes) for tensor in earlier.outputs.values()) + _OUTPUT_SLACK
         )
         reply = self._ask({"op": "outputs", "number": self._numbers[id(earlier)], "outputs": self._outputs}, doing)
@@ -500,7 +415,7 @@ class Remote:
                 raise ValueError("they have grown")
             for (name, tensor), form in zip(earlier.outputs.items(), reply["forms"]):
                 mark = large.get(name) or metrics.fingerprint(tensor)
-                if "odd" in form or metrics.fingerprint(self._taken(form)) != mark:
+                if "odd" in form or metrics.fingerprint(self.arenas.taken(self._outputs, form)) != mark:
                     found.append(name)
         return found
 
@@ -598,10 +513,7 @@ class Remote:
 
     def close(self) -> None:
         self.host.close()
-        self._arena.clear()
-        for arena in self.arenas:
-            arena.close()
-        self.arenas.clear()
+        self.arenas.close()
 
 
 def _form(tensor: torch.Tensor) -> dict[str, Any]:
