@@ -16,6 +16,7 @@ from pathlib import Path
 # roads through PyTorch.
 NUMERIC = [
     "tests/e2e/test_edges.py",
+    "tests/python/test_cpu_goldens.py",
     "tests/python/test_cpu_kernels.py",
     "tests/python/test_cpu_modules.py",
     "tests/python/test_keep_mask.py",

@@ -9,6 +9,7 @@
 #include "emit/in_place.hpp"
 #include "emit/python_text.hpp"
 #include "emit/scratch_memory.hpp"
+#include "emit/tensor_uses.hpp"
 #include "ir/memory.hpp"
 #include "ir/op_registry.hpp"
 #include "support/error.hpp"
@@ -17,7 +18,6 @@
 namespace kw {
 namespace {
 
-constexpr int64_t kWorthFreeing = 1 << 20;  // bytes; smaller tensors may live until the function returns
 
 // Whether the library lays the result out as its shape functions say. Convolutions, normalisations, pooling and
 // attention choose for themselves.
@@ -61,9 +61,8 @@ class Writer {
         graph_device_(device_of(graph)) {
     for (const auto& [made, held] : in_place_mutations(graph, program, target))
       in_place_[graph.values[made].name] = graph.values[held].name;
-    aligned_.insert(kept_.begin(), kept_.end());
     reused_ = reused_results(graph, program, target);
-    find_lifetimes();
+    uses_ = tensor_uses(graph, program, in_place_, {kept_.begin(), kept_.end()});
   }
 
   KernelForward run() {
@@ -78,10 +77,10 @@ class Writer {
 
   // prepared_weights, which returns these tensors.
   KernelForward prepare(const std::vector<std::string>& made) {
-    for (auto& [step, names] : dying_)
+    for (auto& [step, names] : uses_.dying)
       std::erase_if(names,
                     [&](const std::string& name) { return std::find(made.begin(), made.end(), name) != made.end(); });
-    std::erase_if(dying_, [](const auto& one) { return one.second.empty(); });
+    std::erase_if(uses_.dying, [](const auto& one) { return one.second.empty(); });
     find_scratch({made.begin(), made.end()});
     write_steps();
     std::vector<std::string> results;
@@ -202,7 +201,7 @@ class Writer {
   // May a kernel that needs its buffer aligned find it elsewhere? What a call passes or a library returns may begin
   // anywhere; tensors made here, and views of them, begin where the plan says.
   bool lies_anywhere(const TileStep& step, size_t at) const {
-    return !aligned_.contains(step.tensors[at]) &&
+    return !uses_.aligned.contains(step.tensors[at]) &&
            target_.needs_alignment(*program_.lowered[step.program], static_cast<int>(at));
   }
 
@@ -223,7 +222,7 @@ class Writer {
                                  step.length, names_.of(step.part)));
   }
 
-  bool is_used(ValueId value) const { return value != kNoValue && used_.contains(graph_.values[value].name); }
+  bool is_used(ValueId value) const { return value != kNoValue && uses_.used.contains(graph_.values[value].name); }
 
   // The results are the normalised tensor, the batch's two statistics, which nobody asks for, and the new running ones.
   bool is_plain_batch_norm(const Node& node) const {
@@ -310,7 +309,7 @@ class Writer {
     }
     std::vector<std::string> results;
     for (ValueId value : node.results)
-      results.push_back(value == kNoValue || !used_.contains(graph_.values[value].name) ? "_" : names_.of(value));
+      results.push_back(value == kNoValue || !uses_.used.contains(graph_.values[value].name) ? "_" : names_.of(value));
     std::string head;
     if (!results.empty()) {
       head = join(results, ", ");
@@ -351,7 +350,7 @@ class Writer {
 
   void restore_strides_of(const Node& node) {
     for (ValueId value : node.results) {
-      if (value == kNoValue || !strides_matter_.contains(graph_.values[value].name)) continue;
+      if (value == kNoValue || !uses_.strides_matter.contains(graph_.values[value].name)) continue;
       const TensorType& type = graph_.type(value);
       if (has_known_strides(node.op, type)) continue;
       result_.restores_strides = true;
@@ -373,8 +372,8 @@ class Writer {
   std::string view(const ViewStep& step) {
     const std::string& base = names_.of(step.base);
     const TensorType& to = step.type;
-    const auto found = types_.find(step.base);
-    KW_ASSERT(found != types_.end(), "a view of " + step.base + ", which no step makes");
+    const auto found = uses_.types.find(step.base);
+    KW_ASSERT(found != uses_.types.end(), "a view of " + step.base + ", which no step makes");
     const TensorType& from = found->second;
     const int64_t shift = to.offset - from.offset;
     if (shift == 0 && to.shape == from.shape && to.strides == from.strides) return base;
@@ -448,69 +447,24 @@ class Writer {
     return "torch.device(DEVICE)";
   }
 
-  void find_lifetimes() {
-    for (const Value& value : graph_.values) types_[value.name] = value.type;
-    for (size_t index = 0; index < program_.steps.size(); ++index) {
-      const auto read = [&](const std::string& name) {
-        used_.insert(name);
-        last_use_[name] = index;
-      };
-      if (const auto* step = std::get_if<AllocateStep>(&program_.steps[index])) {
-        const std::string& name = step->name.empty() ? graph_.values[step->value].name : step->name;
-        types_[name] = step->type;
-        made_.push_back(name);
-        if (!in_place_.contains(name)) aligned_.insert(name);
-        last_allocation_ = index;
-      } else if (const auto* tensors = kernel_tensors(program_.steps[index])) {
-        for (const std::string& name : *tensors) {
-          read(name);
-          strides_matter_.insert(name);
-        }
-      } else if (const auto* step = std::get_if<ViewStep>(&program_.steps[index])) {
-        read(step->base);
-        strides_matter_.insert(step->base);
-        made_.push_back(graph_.values[step->value].name);
-        if (aligned_.contains(step->base)) aligned_.insert(made_.back());
-        types_[made_.back()] = step->type;
-      } else if (const auto* step = std::get_if<CopyStep>(&program_.steps[index])) {
-        read(step->part);
-        read(step->whole);
-      } else if (const auto* step = std::get_if<ExternStep>(&program_.steps[index])) {
-        for_each_operand(graph_.nodes[step->node], [&](ValueId value) { read(graph_.values[value].name); });
-        for (ValueId value : graph_.nodes[step->node].results)
-          if (value != kNoValue) made_.push_back(graph_.values[value].name);
-        last_allocation_ = index;
-      }
-    }
-    for (const GraphOutput& output : graph_.outputs) {
-      const std::string& name = graph_.values[output.value].name;
-      used_.insert(name);  // with the strides that the library gives it, as in eager mode
-      last_use_.erase(name);
-    }
-    for (const std::string& name : made_)
-      if (const auto found = last_use_.find(name);
-          found != last_use_.end() && found->second < last_allocation_ && types_.at(name).bytes() >= kWorthFreeing)
-        dying_[found->second].push_back(name);
-  }
-
   // Memory that another tensor may have left by then is not held from the start.
   void find_scratch(std::set<std::string> apart) {
     if (!target_.launches_by_address()) return;
     for (const GraphOutput& output : graph_.outputs) apart.insert(graph_.values[output.value].name);
     for (const auto& [made, old] : in_place_) apart.insert(made);
     for (const auto& [made, old] : reused_) apart.insert({made, old});
-    for (const auto& [step, names] : dying_) apart.insert(names.begin(), names.end());
-    if (!dying_.empty())
-      for (const std::string& name : made_)
-        if (types_.at(name).bytes() >= kWorthFreeing) apart.insert(name);
+    for (const auto& [step, names] : uses_.dying) apart.insert(names.begin(), names.end());
+    if (!uses_.dying.empty())
+      for (const std::string& name : uses_.made)
+        if (uses_.is_large(name)) apart.insert(name);
     scratch_ = scratch_memory(graph_, program_, apart);
   }
 
   // Python frees a local only when the function returns; a large tensor goes as soon as nothing reads it, as it would
   // in eager mode.
   void free_after(size_t index) {
-    const auto found = dying_.find(index);
-    if (found == dying_.end()) return;
+    const auto found = uses_.dying.find(index);
+    if (found == uses_.dying.end()) return;
     std::vector<std::string> names;
     for (const std::string& name : found->second) names.push_back(names_.of(name));
     lines_.push_back("del " + join(names, ", "));
@@ -523,15 +477,10 @@ class Writer {
   std::vector<GraphInput> inputs_;
   std::vector<std::string> kept_;
   std::string graph_device_;
-  std::vector<std::string> lines_, made_;
-  std::map<std::string, TensorType> types_;
-  std::map<std::string, size_t> last_use_;            // step after which nothing reads it; outputs are not in it
-  std::map<size_t, std::vector<std::string>> dying_;  // step → large tensors that it reads last
-  std::set<std::string> used_, strides_matter_;
-  std::set<std::string> aligned_;  // tensors made here, and views of them, which begin where the plan says
+  std::vector<std::string> lines_;
+  TensorUses uses_;
   std::map<std::string, std::string> in_place_;  // new value → the buffer that takes it at once
   std::map<std::string, std::string> reused_;    // new value → the library's result in whose memory it is made
-  size_t last_allocation_ = 0;
   ScratchMemory scratch_;
   const Step* next_ = nullptr;  // the step after the one being written
   bool needs_device_ = false;

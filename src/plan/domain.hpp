@@ -56,16 +56,4 @@ std::vector<ValueId> outputs_of(const GraphFacts& facts, std::span<const NodeId>
 std::optional<Domain> analyse(const GraphFacts& facts, std::span<const NodeId> nodes,
                               const std::vector<ValueId>* outputs = nullptr);
 
-// The points by which a scan's result at `wanted` lies before the one at `at`, its place in the domain: nullopt where
-// the two differ in anything else. Reading a scan further back is scanning its operand further back.
-std::optional<int64_t> scan_shift(const ReduceSpec& spec, const Coords& at, const Coords& wanted);
-
-// All tensor operands of a reduce node at a point of its domain, in argument order.
-std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId node, const ReduceSpec& spec,
-                                             const Coords& point, Lookups& lookups);
-
-// Coordinates of a reduce node's result at a point of its domain.
-std::optional<Coords> reduce_result_coords(const ReduceSpec& spec, const Coords& point, const Shape& result,
-                                           SymbolRanges ranges);
-
 }  // namespace kw::plan

@@ -12,6 +12,7 @@
 #include "plan/kernel_builder.hpp"
 #include "plan/lookup_values.hpp"
 #include "plan/product_lowering.hpp"
+#include "plan/reduce_points.hpp"
 #include "plan/reductions.hpp"
 #include "plan/resize.hpp"
 #include "plan/scalar_ops.hpp"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from test_cpu_kernels import PRINTER
+from printed_cpu_kernels import PRINTER
 
 KERNEL = """kernel double_kernel {
   buffer x : f32[100000] input

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import keyword
-import math
 import operator
 import os
 import re
@@ -19,6 +18,7 @@ from .. import errors
 from ..running.tf32 import Tf32
 from . import access
 from .call_json import DTYPES, call_names, call_path, constant_data, forward_signature, literal, number, result_shape
+from .schemas import Schema, is_default
 
 VERSION = 1
 
@@ -100,7 +100,7 @@ class _Writer:
         self.names: dict[str, int] = {}
         self.ids: dict[str, Any] = {}  # fx node name → value id, or a list of one id a result
         self.locations: dict[str | None, str] = {}
-        self.schemas: dict[OpOverload, _Schema] = {}
+        self.schemas: dict[OpOverload, Schema] = {}
         self.data_constants: set[int] = set()  # values of constants whose elements travel with the graph
 
     def write(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -315,7 +315,7 @@ class _Writer:
     def write_node(self, node: torch.fx.Node, op: OpOverload, name: str) -> dict[str, Any]:
         schema = self.schemas.get(op)
         if schema is None:
-            schema = self.schemas[op] = _Schema(op)
+            schema = self.schemas[op] = Schema(op)
         args = []
         position, given = 0, len(node.args)
         for argument in schema.arguments:
@@ -326,7 +326,7 @@ class _Writer:
                 value = node.kwargs[argument.name]
             else:
                 continue
-            if argument.has_default and _same(value, argument.default):
+            if argument.has_default and is_default(value, argument.default):
                 continue
             encoded = self.encode(value, argument.is_tensor_list, node)
             if encoded is not _OMIT and not (argument.name == "pin_memory" and encoded is False):
@@ -526,36 +526,6 @@ _HIGHER_ORDER_HINTS = {
 _OMIT = object()
 
 
-@dataclass
-class _Argument:
-    name: str
-    has_default: bool
-    default: Any
-    is_tensor_list: bool
-
-
-class _Schema:
-    """What serialisation asks of an op's schema, fetched once an op: the bindings build new objects at every access."""
-
-    def __init__(self, op: OpOverload) -> None:
-        self.arguments = [
-            _Argument(
-                item.name,
-                item.has_default_value(),
-                item.default_value if item.has_default_value() else None,
-                "Tensor" in str(item.type) and "[]" in _type_text(item),
-            )
-            for item in op._schema.arguments
-        ]
-        self.returns = [item.name or "" for item in op._schema.returns]
-
-    def result_name(self, node: str, index: int) -> str:
-        if index == 0:
-            return node
-        named = self.returns[index] if index < len(self.returns) else ""
-        return f"{node}_{named or index}"
-
-
 def _argument(node: torch.fx.Node, name: str, position: int) -> Any:
     return node.args[position] if position < len(node.args) else node.kwargs.get(name)
 
@@ -568,30 +538,6 @@ def _viewed(node: torch.fx.Node) -> torch.fx.Node:
             break
         node = node.args[0]
     return node
-
-
-def _type_text(argument: Any) -> str:
-    return "[]" if "List" in str(argument.type) or "[]" in str(argument.type) else ""
-
-
-def _same(value: Any, default: Any) -> bool:
-    """Whether an argument is the schema's default; 1, 1.0 and True are three different arguments, a default list [0]
-    stands for 0.
-    """
-    if value is default:
-        return True
-    if isinstance(value, torch.fx.Node):
-        return False
-    if isinstance(value, (list, tuple)):
-        if not isinstance(default, (list, tuple)):
-            return False
-        return len(value) == len(default) and all(_same(one, other) for one, other in zip(value, default))
-    if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
-        return False
-    # Scalars of type `Scalar` have integer defaults (alpha=1) that also stand for the equal float.
-    if type(value) in (int, float) and type(default) in (int, float):
-        return value == default and math.copysign(1, value) == math.copysign(1, default)
-    return type(value) is type(default) and value == default
 
 
 def _plain_product(name: str, args: list[Any], node: torch.fx.Node) -> tuple[str, list[Any]]:
