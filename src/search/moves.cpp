@@ -8,6 +8,7 @@
 #include <set>
 
 #include "plan/op_table.hpp"
+#include "search/likeliest.hpp"
 #include "search/standing.hpp"
 
 namespace kw::search {
@@ -17,7 +18,6 @@ using Nodes = std::vector<NodeId>;
 
 namespace {
 
-constexpr size_t kMostCombinations = 4096;  // of one group's parameters; beyond, only every other value is combined
 constexpr size_t kMostJoinedNodes = 96;
 constexpr int kMostAttempts = 8;  // per regrouping that is wanted
 
@@ -256,23 +256,6 @@ std::string text_of(const plan::Parameters& parameters, const plan::Parameters& 
   return text;
 }
 
-std::vector<plan::Parameters> combinations(const GroupEntry& entry, const plan::Parameters& now) {
-  size_t count = 1;
-  for (const plan::ParameterRange& range : entry.space) count *= std::max<size_t>(1, range.values.size());
-  const size_t step = count > kMostCombinations ? 2 : 1;
-  std::vector<plan::Parameters> all{now};
-  for (const plan::ParameterRange& range : entry.space) {
-    std::vector<plan::Parameters> longer;
-    for (const plan::Parameters& one : all)
-      for (size_t value = 0; value < range.values.size() && longer.size() < kMostCombinations; value += step) {
-        longer.push_back(one);
-        longer.back()[range.name] = range.values[value];
-      }
-    all = std::move(longer);
-  }
-  return all;
-}
-
 std::vector<Move> parameter_moves(Catalogue& catalogue, const Schedule& schedule) {
   std::vector<Move> moves;
   const GroupStanding standing = standing_of(catalogue, schedule);
@@ -299,21 +282,16 @@ std::vector<Move> promising_moves(Catalogue& catalogue, const Schedule& schedule
     const GroupSchedule& now = schedule.groups[group];
     GroupEntry* entry = standing.entries[group];
     if (entry->space.empty()) continue;
-    std::vector<std::pair<double, size_t>> order;
-    const std::vector<plan::Parameters> all = combinations(*entry, now.parameters);
-    for (size_t i = 0; i < all.size(); ++i)
-      if (const double seconds = catalogue.seconds(*entry, all[i]); std::isfinite(seconds))
-        order.emplace_back(seconds, i);
-    std::sort(order.begin(), order.end());
     // Equal to the last digit: the scheduler clamps both to the same kernel.
     double previous = -1;
     int made = 0;
-    for (const auto& [seconds, i] : order) {
+    for (const auto& [seconds, parameters] : likeliest(
+             *entry, now.parameters, [&](const plan::Parameters& one) { return catalogue.seconds(*entry, one); })) {
       if (made >= most) break;
-      if (seconds == previous || all[i] == now.parameters) continue;
+      if (seconds == previous || parameters == now.parameters) continue;
       previous = seconds;
       ++made;
-      moves.push_back(with_parameters(catalogue, schedule, standing, group, all[i]));
+      moves.push_back(with_parameters(catalogue, schedule, standing, group, parameters));
     }
   }
   return moves;

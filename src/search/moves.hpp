@@ -20,9 +20,6 @@ struct Move {
 // All three look at the groups that cost most, and leave out those that together make less than a tenth of the time: a
 // graph of a thousand nodes has as many neighbours as one of twenty.
 
-// All combinations of a group's parameters, from `now` on, or of every other value of each where those are too many.
-std::vector<plan::Parameters> combinations(const GroupEntry& entry, const plan::Parameters& now);
-
 // What a change of parameters is called: "num_warps 8, r_block 256".
 std::string text_of(const plan::Parameters& parameters, const plan::Parameters& before);
 
@@ -30,8 +27,8 @@ std::string text_of(const plan::Parameters& parameters, const plan::Parameters& 
 // or the other way round.
 std::vector<Move> parameter_moves(Catalogue& catalogue, const Schedule& schedule);
 
-// Per group, the `most` combinations of all parameters that the cost model likes best; parameters that say the same to
-// the scheduler stand once.
+// Per group, the `most` combinations of all parameters that the cost model likes best, of those that `likeliest` looks
+// at; parameters that say the same to the scheduler stand once.
 std::vector<Move> promising_moves(Catalogue& catalogue, const Schedule& schedule, int most);
 
 // Other groupings, at most `most` of each kind. Only those that are kernels throughout.

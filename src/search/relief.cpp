@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "plan/op_table.hpp"
+#include "search/likeliest.hpp"
 
 namespace kw::search {
 namespace {
@@ -14,6 +14,7 @@ namespace {
 constexpr double kFewer = 0.8;  // of the registers: less of a change would spill as well
 constexpr int kMostCuts = 2;    // of each group
 constexpr int kCutsLookedAt = 6;
+constexpr double kHour = 3600.0;  // longer than any kernel
 
 }  // namespace
 
@@ -37,12 +38,14 @@ std::vector<Move> relief_moves(Catalogue& catalogue, const Schedule& schedule, c
     const double before = catalogue.seconds(*entry, now.parameters),
                  registers = catalogue.registers(*entry, now.parameters);
     std::set<double> seen{before};  // equal to the last digit: the same kernel
-    for (const plan::Parameters& parameters : combinations(*entry, now.parameters)) {
-      const double seconds = catalogue.seconds(*entry, parameters);
-      if (!std::isfinite(seconds) || seen.contains(seconds) ||
-          catalogue.registers(*entry, parameters) > kFewer * registers)
-        continue;
-      seen.insert(seconds);
+    const double most_registers = kFewer * registers;
+    // Those that ask for too many come last, by how many that is.
+    const auto cost = [&](const plan::Parameters& parameters) {
+      const double asked = catalogue.registers(*entry, parameters);
+      return asked > most_registers ? kHour * asked : catalogue.seconds(*entry, parameters);
+    };
+    for (const auto& [seconds, parameters] : likeliest(*entry, now.parameters, cost)) {
+      if (seconds >= kHour || !seen.insert(seconds).second) continue;
       Move move{schedule,
                 fmt::format("{}: {}", base_name(catalogue.graph().nodes[now.nodes.back()]),
                             text_of(parameters, now.parameters)),
