@@ -17,8 +17,22 @@ class Descent {
     for (const plan::ParameterRange& range : entry.space) count_ *= std::max<size_t>(range.values.size(), 1);
   }
 
+  // Of which the price is known already.
+  void take(const std::map<plan::Parameters, double>& known, const plan::Parameters& now) {
+    for (const auto& [parameters, cost] : known) {
+      plan::Parameters same = now;
+      for (const plan::ParameterRange& range : entry_.space)
+        if (const auto value = parameters.find(range.name); value != parameters.end()) same[range.name] = value->second;
+      if (same != parameters) continue;
+      const auto [place, added] = priced_.try_emplace(parameters, cost);
+      if (added) order_.emplace(cost, &place->first);
+    }
+  }
+
   std::vector<Priced> run(const plan::Parameters& now) {
-    if (count_ <= kMostPriced) {
+    if (priced_.size() >= kMostPriced) {
+      price(now);
+    } else if (count_ <= kMostPriced) {
       for (size_t number = 0; number < count_; ++number) price(numbered(now, number));
     } else {
       price(now);
@@ -94,8 +108,11 @@ class Descent {
 }  // namespace
 
 std::vector<Priced> likeliest(const GroupEntry& entry, const plan::Parameters& now,
-                              const std::function<double(const plan::Parameters&)>& cost) {
-  return Descent(entry, cost).run(now);
+                              const std::function<double(const plan::Parameters&)>& cost,
+                              const std::map<plan::Parameters, double>& known) {
+  Descent descent(entry, cost);
+  descent.take(known, now);
+  return descent.run(now);
 }
 
 }  // namespace kw::search

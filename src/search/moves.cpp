@@ -285,8 +285,9 @@ std::vector<Move> promising_moves(Catalogue& catalogue, const Schedule& schedule
     // Equal to the last digit: the scheduler clamps both to the same kernel.
     double previous = -1;
     int made = 0;
-    for (const auto& [seconds, parameters] : likeliest(
-             *entry, now.parameters, [&](const plan::Parameters& one) { return catalogue.seconds(*entry, one); })) {
+    const auto cost = [&](const plan::Parameters& one) { return catalogue.seconds(*entry, one); };
+    const std::map<plan::Parameters, double> known = *entry->seconds;  // which `cost` adds to
+    for (const auto& [seconds, parameters] : likeliest(*entry, now.parameters, cost, known)) {
       if (made >= most) break;
       if (seconds == previous || parameters == now.parameters) continue;
       previous = seconds;
