@@ -71,11 +71,12 @@ ValueId JoinedGates::vectors(const std::vector<std::optional<GateTerm>>& terms) 
   const GateTerms some = given(terms);
   const Addend& first = some[0].addend;
   if (some.size() == terms.size() && are_consecutive(some))
-    return columns_of(first.value, first.begin, hidden_ * std::ssize(terms));
+    return signed_as(first, columns_of(first.value, first.begin, hidden_ * std::ssize(terms)));
   const TensorType like = type(first.value);
   std::vector<ValueId> parts;
   for (const auto& term : terms)
-    parts.push_back(term ? columns_of(term->addend.value, term->addend.begin, hidden_) : zeros(like));
+    parts.push_back(term ? signed_as(term->addend, columns_of(term->addend.value, term->addend.begin, hidden_))
+                         : zeros(like));
   return concatenated(std::move(parts), 0);
 }
 
@@ -120,9 +121,17 @@ ValueId JoinedGates::rows_of(const Addend& addend, int64_t begin, int64_t count)
   ValueId matrix = addend.matrix;
   if (!addend.transposed) matrix = emit_permuted(rewriter_, matrix, {1, 0});
   matrix = columns_of(matrix, addend.from, addend.depth);
+  return signed_as(addend, rows(matrix, begin, count));
+}
+
+ValueId JoinedGates::rows(ValueId matrix, int64_t begin, int64_t count) {
   if (count == type(matrix).shape[0]) return matrix;
   return emit("aten.slice.Tensor",
               {{"self", ValueRef{matrix}}, {"dim", int64_t{0}}, {"start", begin}, {"end", begin + count}});
+}
+
+ValueId JoinedGates::signed_as(const Addend& addend, ValueId value) {
+  return addend.negated ? emit("aten.neg.default", {{"self", ValueRef{value}}}) : value;
 }
 
 ValueId JoinedGates::of_all_steps(const GateTerm& term) {
@@ -132,7 +141,7 @@ ValueId JoinedGates::of_all_steps(const GateTerm& term) {
 
 ValueId JoinedGates::value_of(const GateTerm& term, int64_t begin, int64_t count) {
   const ValueId all = of_all_steps(term);
-  if (term.addend.matrix == kNoValue) return columns_of(all, begin, count);
+  if (term.addend.matrix == kNoValue) return signed_as(term.addend, columns_of(all, begin, count));
   return product(all, rows_of(term.addend, begin, count));
 }
 
@@ -175,7 +184,8 @@ ValueId JoinedGates::joined(const GateTerms& terms) {
   return concatenated(parts, type(parts[0]).rank() - 1);
 }
 
-// Where the terms are slices of linear layers of one input, one layer in their place; else kNoValue.
+// Where the terms are slices of linear layers of one input, or of columns of theirs, one layer in their place; else
+// kNoValue.
 ValueId JoinedGates::joined_layers(const GateTerms& terms) {
   if (terms[0].role != TermRole::kSlice) return kNoValue;
   Slice slice = *slice_of(rewriter_, terms[0].addend.value);
@@ -185,11 +195,12 @@ ValueId JoinedGates::joined_layers(const GateTerms& terms) {
     const Slice own = *slice_of(rewriter_, term.addend.value);
     const Node* layer = rewriter_.producer(own.whole);
     if (layer == nullptr || layer->op != "aten.linear.default" || own.dim != slice.dim || own.index != slice.index ||
-        own.dim == 2 || type(own.whole).shape[2] != hidden_ || (input != kNoValue && layer->value("input") != input))
+        own.dim == 2 || (input != kNoValue && layer->value("input") != input))
       return kNoValue;
     input = layer->value("input");
-    weights.push_back(layer->value("weight"));
-    if (layer->value("bias") != kNoValue) biases.push_back(layer->value("bias"));
+    const ValueId weight = layer->value("weight"), bias = layer->value("bias");
+    weights.push_back(signed_as(term.addend, rows(weight, term.addend.begin, hidden_)));
+    if (bias != kNoValue) biases.push_back(signed_as(term.addend, columns_of(bias, term.addend.begin, hidden_)));
   }
   if (!biases.empty() && biases.size() != weights.size()) return kNoValue;
   std::vector<NamedArgument> arguments = {{"input", ValueRef{input}},

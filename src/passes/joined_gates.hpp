@@ -43,6 +43,8 @@ class JoinedGates {
   ValueId product(ValueId input, ValueId weight);
   ValueId columns_of(ValueId value, int64_t begin, int64_t count);
   ValueId rows_of(const Addend& addend, int64_t begin, int64_t count);
+  ValueId rows(ValueId matrix, int64_t begin, int64_t count);
+  ValueId signed_as(const Addend& addend, ValueId value);
   ValueId of_all_steps(const GateTerm& term);
   ValueId value_of(const GateTerm& term, int64_t begin, int64_t count);
   bool are_consecutive(const GateTerms& terms) const;

@@ -45,41 +45,25 @@ class StepReader {
     return step;
   }
 
-  // n = tanh(x + σ(r) h);  (h' − n) σ(z) + n, or (1 − σ(z)) n + σ(z) h'
+  // n = tanh(x + σ(r) h);  (1 − σ(z)) n + σ(z) h', or with n and h' the other way round: 1 − σ(z) is σ(−z)
   std::optional<RecurrentStep> gru(const Node& node) const {
-    ValueId update = kNoValue, candidate = kNoValue, before = kNoValue;
-    const auto moved = [&](ValueId gate, ValueId way) {
-      const Node* made = producer_of(way, kSub);
-      update = gate;
-      before = made ? made->value("self") : kNoValue;
-      return made && made->value("other") == candidate && made->number("alpha", 1.0) == 1.0;
-    };
-    const auto moved_to = [&](ValueId product, ValueId goal) {
-      candidate = goal;
-      return either_way(producer_of(product, kMul), moved);
-    };
-    const auto written = [&](ValueId share, ValueId value) {
-      candidate = value;
-      return is_rest(share, update);
-    };
-    const auto mixed = [&](ValueId fresh, ValueId old) {
-      const auto kept = [&](ValueId gate, ValueId value) {
-        update = gate;
-        before = value;
-        return either_way(producer_of(fresh, kMul), written);
-      };
-      return either_way(producer_of(old, kMul), kept);
-    };
-    if (!either_way(&node, moved_to) && !either_way(&node, mixed)) return std::nullopt;
-    RecurrentStep step{"gru", std::vector<std::vector<Addend>>(4), before};
-    if (!has_shape(before) || !read_gate(update, kSigmoid, step.gates[1]) || !read_candidate(candidate, step))
-      return std::nullopt;
-    return step;
+    const std::optional<Mix> mix = mix_of(node);
+    if (!mix) return std::nullopt;
+    for (const bool inverted : {false, true}) {
+      const ValueId candidate = inverted ? mix->gated : mix->rest, before = inverted ? mix->rest : mix->gated;
+      RecurrentStep step{"gru", std::vector<std::vector<Addend>>(4), before};
+      if (!has_shape(before) || !read_gate(mix->gate, kSigmoid, step.gates[1]) || !read_candidate(candidate, step))
+        continue;
+      for (Addend& addend : step.gates[1]) addend.negated = inverted;
+      return step;
+    }
+    return std::nullopt;
   }
 
  private:
   static constexpr std::string_view kAdd = "aten.add.Tensor", kSub = "aten.sub.Tensor", kMul = "aten.mul.Tensor",
-                                    kTanh = "aten.tanh.default", kSigmoid = "aten.sigmoid.default";
+                                    kTanh = "aten.tanh.default", kSigmoid = "aten.sigmoid.default",
+                                    kWhere = "aten.where.self";
 
   // Some of a value's columns.
   struct Columns {
@@ -115,6 +99,61 @@ class StepReader {
     return self != kNoValue && other != kNoValue && (take(self, other) || take(other, self));
   }
 
+  // (1 − gate) rest + gate gated
+  struct Mix {
+    ValueId gate = kNoValue, rest = kNoValue, gated = kNoValue;
+  };
+
+  std::optional<Mix> mix_of(const Node& node) const {
+    Mix mix;
+    // rest + gate (gated − rest)
+    const auto moved = [&](ValueId product, ValueId rest) {
+      const auto scaled = [&](ValueId gate, ValueId way) {
+        const Node* made = producer_of(way, kSub);
+        if (!made || made->value("other") != rest || made->number("alpha", 1.0) != 1.0) return false;
+        mix = {gate, rest, made->value("self")};
+        return mix.gated != kNoValue;
+      };
+      return either_way(producer_of(product, kMul), scaled);
+    };
+    const auto added = [&](ValueId of_rest, ValueId of_gated) {
+      const auto gates = [&](ValueId gate, ValueId gated) {
+        const auto leaves = [&](ValueId share, ValueId rest) {
+          mix = {gate, rest, gated};
+          return is_rest(share, gate);
+        };
+        return either_way(producer_of(of_rest, kMul), leaves);
+      };
+      return either_way(producer_of(of_gated, kMul), gates);
+    };
+    if (either_way(&node, moved) || either_way(&node, added)) return mix;
+    return lerp_of(node);
+  }
+
+  // torch.lerp as export writes it: (|g| < 0.5 ? rest : gated) + (|g| < 0.5 ? g : g − 1) (gated − rest)
+  std::optional<Mix> lerp_of(const Node& node) const {
+    Mix mix;
+    const auto moved = [&](ValueId product, ValueId nearer) {
+      const auto scaled = [&](ValueId share, ValueId way) {
+        const Node *ends = producer_of(nearer, kWhere), *shares = producer_of(share, kWhere),
+                   *made = producer_of(way, kSub);
+        if (!ends || !shares || !made || made->number("alpha", 1.0) != 1.0) return false;
+        mix = {shares->value("other"), ends->value("other"), ends->value("self")};
+        const Node *half = producer_of(ends->value("condition"), "aten.ge.Scalar"),
+                   *less = producer_of(shares->value("self"), kSub);
+        return half && half->number("other", 0.0) == 0.5 &&
+               (half->value("self") == mix.gate || operand_of(half->value("self"), "aten.abs.default") == mix.gate) &&
+               shares->value("condition") == ends->value("condition") && less && less->value("self") == mix.gate &&
+               less->value("other") == kNoValue && less->number("other", 0.0) == 1.0 &&
+               less->number("alpha", 1.0) == 1.0 && made->value("self") == mix.gated &&
+               made->value("other") == mix.rest;
+      };
+      return either_way(producer_of(product, kMul), scaled);
+    };
+    if (either_way(&node, moved)) return mix;
+    return std::nullopt;
+  }
+
   // 1 − gate
   bool is_rest(ValueId value, ValueId gate) const {
     const Node* node = producer_of(value, kSub);
@@ -134,7 +173,24 @@ class StepReader {
         break;
       columns = {from, start + columns.begin, columns.count};
     }
-    return columns;
+    return behind_views(columns);
+  }
+
+  // Through views of a matrix with other axes: gates that are parts along an axis of their own.
+  Columns behind_views(const Columns& columns) const {
+    const TensorType& own = type(columns.value);
+    if (own.rank() != 2 || own.strides[1] != 1) return columns;
+    Columns found = columns;
+    const Node* node = rewriter_.producer(columns.value);
+    for (; node && class_of(node->op) == OpClass::kView; node = rewriter_.producer(node->value("self"))) {
+      const TensorType& whole = type(node->value("self"));
+      const int64_t begin = own.offset - whole.offset;
+      if (whole.rank() == 2 && whole.shape[0] == own.shape[0] && whole.strides[1] == 1 &&
+          (own.shape[0] == 1 || whole.strides[0] == own.strides[0]) && begin >= 0 &&
+          begin + own.shape[1] <= whole.shape[1])
+        found = {node->value("self"), begin + columns.begin, columns.count};
+    }
+    return found;
   }
 
   // --- Sums ---

@@ -16,11 +16,12 @@ struct Addend {
   ValueId matrix = kNoValue;       // kNoValue: no product
   bool transposed = false;         // as a linear layer's weight: its rows are the product's columns
   int64_t from = 0, depth = 0;     // the terms of the matrix that meet the value
+  bool negated = false;            // what is added is the opposite
 
   // The same but for the value.
   bool is_like(const Addend& other) const {
     return begin == other.begin && columns == other.columns && matrix == other.matrix &&
-           transposed == other.transposed && from == other.from && depth == other.depth;
+           transposed == other.transposed && from == other.from && depth == other.depth && negated == other.negated;
   }
 };
 

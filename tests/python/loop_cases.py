@@ -217,26 +217,75 @@ class JoinedGates(nn.Module):
         return h
 
 
+class SpelledGates(nn.Module):
+    """A GRU written out: its gates chunks or parts of a view; its update gate lets the new state in, or keeps the old
+    one; the two mixed by shares, by a way, or by lerp.
+    """
+
+    def __init__(self, mixes: str, lets_in: bool = False, views: bool = False, bias: bool = True) -> None:
+        super().__init__()
+        self.of_input = nn.Linear(FEATURES, 3 * HIDDEN, bias=bias)
+        self.of_state = nn.Linear(HIDDEN, 3 * HIDDEN, bias=bias)
+        self.mixes, self.lets_in, self.views = mixes, lets_in, views
+
+    def gates(self, sums: Tensor) -> Any:
+        return sums.view(-1, 3, HIDDEN).unbind(1) if self.views else sums.chunk(3, dim=1)
+
+    def forward(self, x: Tensor, h: Tensor) -> Any:
+        states = []
+        for now in x.unbind(0):
+            r, z, n = self.gates(self.of_input(now))
+            hr, hz, hn = self.gates(self.of_state(h))
+            gate, new = torch.sigmoid(z + hz), torch.tanh(n + torch.sigmoid(r + hr) * hn)
+            rest, gated = (h, new) if self.lets_in else (new, h)
+            if self.mixes == "shares":
+                h = (1 - gate) * rest + gate * gated
+            elif self.mixes == "way":
+                h = rest + gate * (gated - rest)
+            else:
+                h = torch.lerp(rest, gated, gate)
+            states.append(h)
+        return torch.stack(states), h
+
+
+class GatesLetIn(nn.Module):
+    """Two layers, a layer for each gate, whose update gates let the new state in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in "rzn":
+            setattr(self, "input_" + name, nn.Linear(FEATURES + HIDDEN, HIDDEN))
+        self.cells = LayersOfGates()
+
+    def forward(self, x: Tensor, h: Tensor) -> Any:
+        low = high = h
+        for now in x.unbind(0):
+            of = self.cells
+            reset = torch.sigmoid(of.input_r(now) + of.state_r(low))
+            update = torch.sigmoid(of.input_z(now) + of.state_z(low))
+            low = low - update * low + update * torch.tanh(of.input_n(now) + reset * of.state_n(low))
+            both = torch.cat((now, high), dim=1)
+            update = torch.sigmoid(self.input_z(both))
+            new = torch.tanh(of.input_n(now) + torch.sigmoid(self.input_r(both)) * of.state_n(high))
+            high = (1 - update) * high + update * new
+        return low, high
+
+
 class GatedOtherwise(nn.Module):
-    """No GRUs of PyTorch's: the reset gate stands before the product; the update gate lets the new one in."""
+    """No GRU of PyTorch's: the reset gate stands before the product."""
 
     def __init__(self) -> None:
         super().__init__()
         self.of_input, self.gates = nn.Linear(FEATURES, 3 * HIDDEN), nn.Linear(HIDDEN, 2 * HIDDEN)
-        self.of_state, self.cell = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, 3 * HIDDEN)
+        self.of_state = nn.Linear(HIDDEN, HIDDEN)
 
     def forward(self, x: Tensor, h: Tensor) -> Any:
-        low, high = h, h
         for now in x.unbind(0):
             r, z, n = self.of_input(now).chunk(3, dim=1)
-            hr, hz = self.gates(low).chunk(2, dim=1)
+            hr, hz = self.gates(h).chunk(2, dim=1)
             z = torch.sigmoid(z + hz)
-            low = (1 - z) * torch.tanh(n + self.of_state(torch.sigmoid(r + hr) * low)) + z * low
-            r, z, n = self.of_input(now).chunk(3, dim=1)
-            hr, hz, hn = self.cell(high).chunk(3, dim=1)
-            z = torch.sigmoid(z + hz)
-            high = (1 - z) * high + z * torch.tanh(n + torch.sigmoid(r + hr) * hn)
-        return low, high
+            h = (1 - z) * torch.tanh(n + self.of_state(torch.sigmoid(r + hr) * h)) + z * h
+        return h
 
 
 class OneStep(nn.Module):
@@ -284,6 +333,12 @@ CASES: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "gru_of_layers": (LayersOfGates, 1),
     "gru_of_layers_without_biases": (lambda: LayersOfGates(bias=False), 1),
     "gru_of_joined_gates": (JoinedGates, 1),
+    "gru_by_lerp": (lambda: SpelledGates("lerp"), 1),
+    "gru_of_views": (lambda: SpelledGates("way", views=True), 1),
+    "gru_that_lets_in": (lambda: SpelledGates("shares", lets_in=True), 1),
+    "gru_that_lets_in_by_a_way": (lambda: SpelledGates("way", lets_in=True, views=True, bias=False), 1),
+    "gru_that_lets_in_by_lerp": (lambda: SpelledGates("lerp", lets_in=True), 1),
+    "gru_of_layers_that_let_in": (GatesLetIn, 1),
     "gru_otherwise": (GatedOtherwise, 0),
     "gru_fed": (lambda: Fed(nn.GRUCell), 0),
     "gru_changing": (lambda: Changing(nn.GRUCell), 1),
