@@ -18,7 +18,6 @@
 namespace kw {
 namespace {
 
-
 // Whether the library lays the result out as its shape functions say. Convolutions, normalisations, pooling and
 // attention choose for themselves.
 bool has_known_strides(const std::string& op, const TensorType& type) {
