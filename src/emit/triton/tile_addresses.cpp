@@ -46,18 +46,6 @@ TileAddresses::TileAddresses(const tile::Program& program, const IndexNames& nam
   });
 }
 
-// The terms of an index that no lane moves.
-Index TileAddresses::without_lanes(const Index& index) const {
-  Index rest = index;
-  rest.constant = 0;
-  std::erase_if(rest.terms, [&](const kernel::IndexTerm& term) {
-    Index one;
-    one.terms = {term};
-    return !tile::lanes_of(program_, one).empty();
-  });
-  return rest;
-}
-
 // What is one number for the block, and what moves along lanes: addresses are wide, and each part need not be. What
 // several accesses have of it is computed once.
 std::vector<std::string> TileAddresses::parts_along_rows(const Index& index, const Lanes& lanes) const {
@@ -95,7 +83,7 @@ TileAddresses::Place TileAddresses::of(const tile::Access& access, const Lanes& 
     Index index = coordinate.index;
     if (coordinate.value != kNoValue) {
       // What is one number for the block comes first.
-      if (Index of_block = without_lanes(index); !(of_block == Index(0))) {
+      if (Index of_block = names_.without_lanes(index); !(of_block == Index(0))) {
         index = index - of_block;
         add({names_.spelled(names_.shortened(of_block), lanes, wide), Binding::kAdd});
       }

@@ -30,7 +30,6 @@ class TileAddresses {
            const std::string& zeros) const;
 
  private:
-  tile::Index without_lanes(const tile::Index& index) const;
   std::vector<std::string> parts_along_rows(const tile::Index& index, const Lanes& lanes) const;
 
   const tile::Program& program_;

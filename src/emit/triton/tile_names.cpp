@@ -91,7 +91,13 @@ void IndexNames::find_in_place() {
   tile::for_each(program_.body, [&](const Instruction& one) {
     for (const Index* index : {&one.begin, &one.end}) count(*index, uses);
     if (one.kind == Kind::kIndex) count(shortened(one.index), uses);
-    for (const tile::Coordinate& coordinate : one.access.coordinates) count(shortened(coordinate.index), uses);
+    for (const tile::Coordinate& coordinate : one.access.coordinates) {
+      const Index of_block = without_lanes(coordinate.index);
+      const bool is_box = one.mode == tile::CopyMode::kBulk && one.kind != Kind::kCopy;  // has its origin alone in text
+      if (is_box) count(of_block, uses);
+      else if (coordinate.value == tile::kNoValue) count(shortened(coordinate.index), uses);
+      else count(shortened(of_block) + shortened(coordinate.index - of_block), uses);
+    }
     for (Symbol lane : one.lanes) ++uses[lane];
   });
   for (size_t symbol = 0; symbol < uses.size(); ++symbol)
@@ -362,6 +368,12 @@ std::vector<Symbol> IndexNames::lanes_of(const Index& index) const {
     lanes = united(lanes, lanes_of(static_cast<Symbol>(symbol)));
   }
   return lanes;
+}
+
+Index IndexNames::without_lanes(const Index& index) const {
+  Index rest = index - along_lanes(index);
+  rest.constant = 0;
+  return rest;
 }
 
 Index IndexNames::along_lanes(const Index& index) const {

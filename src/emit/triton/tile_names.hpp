@@ -37,6 +37,8 @@ class IndexNames {
   std::vector<tile::Symbol> lanes_of(const tile::Index& index) const;
   // What moves along lanes of an index that has been shortened, with its constant if nothing else is there.
   tile::Index along_lanes(const tile::Index& index) const;
+  // The terms that no lane moves, without the constant.
+  tile::Index without_lanes(const tile::Index& index) const;
   // An index that has been shortened, as a tile of these lanes. Where it, or a part of it, may leave 32 bits, or
   // `wide` asks for it, it is computed in 64.
   std::string spelled(const tile::Index& index, const std::vector<tile::Symbol>& lanes, bool wide = false) const;
