@@ -141,6 +141,7 @@ bool is_elementwise(const tile::Program& program, int read, int written) {
   bool maps = reads_what_it_writes(program, read, written);
   tile::for_each(program.body, [&](const Instruction& one) {
     switch (one.kind) {
+      case Kind::kDefine:
       case Kind::kConstant:
       case Kind::kIndex:
       case Kind::kOp:

@@ -256,6 +256,7 @@ class TakenApart {
       case Kind::kIf:
       case Kind::kCopy:
       case Kind::kWait:
+      case Kind::kDefine:
       case Kind::kBarrier: KW_ASSERT(false, "lowering has not made such an instruction yet");
     }
     for_points(lanes_of(one.results[0]), [&](const Point& point) {

@@ -68,6 +68,7 @@ void BlockRun::run(const std::vector<Instruction>& body) {
 
 void BlockRun::run(const Instruction& instruction) {
   switch (instruction.kind) {
+    case Kind::kDefine: return run_define(instruction);
     case Kind::kConstant: return run_constant(instruction);
     case Kind::kIndex: return run_index(instruction);
     case Kind::kOp: return run_op(instruction);
@@ -170,6 +171,14 @@ void BlockRun::finish(DType dtype, Numbers& numbers) const {
   } else if (rounds() && dtype != DType::f64) {
     for (double& real : numbers.reals) real = kernel::round_to(dtype, real);
   }
+}
+
+// Indices are written out: nothing reads it.
+void BlockRun::run_define(const Instruction& instruction) {
+  const SymbolInfo& info = world_.program.symbols[instruction.symbol];
+  for (const int64_t value : world_.points.evaluate(info.value, lanes_of(world_.program, info.value), symbols_))
+    if (value < info.range.low || value > info.range.high || value != kernel::wrap_to(info.dtype, value))
+      fail(instruction, fmt::format("the index is {}, which leaves its range or its type", value));
 }
 
 void BlockRun::run_constant(const Instruction& instruction) {

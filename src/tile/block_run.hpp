@@ -53,6 +53,7 @@ class BlockRun {
   [[noreturn]] void fail_at_point(const Instruction& instruction, const Access& access, std::string_view message,
                                   const std::vector<Symbol>& lanes, int64_t point) const;
 
+  void run_define(const Instruction& instruction);
   void run_constant(const Instruction& instruction);
   void run_index(const Instruction& instruction);
   void run_op(const Instruction& instruction);

@@ -8,6 +8,7 @@
 
 #include "support/error.hpp"
 #include "tile/block_run.hpp"
+#include "tile/definitions.hpp"
 #include "tile/storage.hpp"
 #include "tile/verifier.hpp"
 
@@ -213,7 +214,9 @@ class GridRun {
 Memory interpret(const Program& program, const Memory& memory, const std::map<std::string, int64_t>& sizes,
                  Arithmetic arithmetic) {
   verify(program);
-  return GridRun(program, arithmetic).run(memory, sizes);
+  if (!has_named_indices(program)) return GridRun(program, arithmetic).run(memory, sizes);
+  const Program meant = written_out(program);
+  return GridRun(meant, arithmetic).run(memory, sizes);
 }
 
 }  // namespace kw::tile

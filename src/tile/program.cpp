@@ -26,8 +26,28 @@ bool has_nonnegative_form(ScalarOp op, DType dtype) {
 }
 namespace {
 
-std::vector<Symbol> lanes_among(const Program& program, const std::vector<bool>& used) {
+void mark_named(const Program& program, std::vector<bool>& used) {
+  std::vector<Symbol> left;
+  for (size_t symbol = 0; symbol < used.size(); ++symbol)
+    if (used[symbol] && program.symbols[symbol].kind == SymbolKind::kNamed) left.push_back(static_cast<Symbol>(symbol));
+  while (!left.empty()) {
+    const Index& value = program.symbols[left.back()].value;
+    left.pop_back();
+    std::vector<bool> inside;
+    collect_symbols(value, inside);
+    for (size_t symbol = 0; symbol < inside.size(); ++symbol) {
+      if (!inside[symbol] || used[symbol]) continue;
+      used[symbol] = true;
+      if (program.symbols[symbol].kind == SymbolKind::kNamed) left.push_back(static_cast<Symbol>(symbol));
+    }
+  }
+}
+
+// Those of the symbols, and of what named indices are made of.
+std::vector<Symbol> lanes_among(const Program& program, std::vector<bool> used) {
   std::vector<Symbol> lanes;
+  used.resize(program.symbols.size());
+  mark_named(program, used);
   for (size_t symbol = 0; symbol < used.size(); ++symbol)
     if (used[symbol] && program.symbols[symbol].kind == SymbolKind::kLane) lanes.push_back(static_cast<Symbol>(symbol));
   return lanes;
@@ -37,6 +57,7 @@ bool maps_and_folds(const std::vector<Instruction>& body) {
   return std::all_of(body.begin(), body.end(), [](const Instruction& one) {
     switch (one.kind) {
       case Kind::kConstant:
+      case Kind::kDefine:
       case Kind::kIndex:
       case Kind::kOp:
       case Kind::kFold:
@@ -120,13 +141,13 @@ std::vector<Symbol> lanes_of(const Program& program, const Access& access) {
     mark(coordinate.value);
   }
   mark(access.mask);
-  return lanes_among(program, used);
+  return lanes_among(program, std::move(used));
 }
 
 std::vector<Symbol> lanes_of(const Program& program, const Index& index) {
   std::vector<bool> used(program.symbols.size());
   collect_symbols(index, used);
-  return lanes_among(program, used);
+  return lanes_among(program, std::move(used));
 }
 
 bool waits_for_grid(const Program& program) {

@@ -25,10 +25,12 @@ using kernel::Symbol;
 // --- Symbols: the whole numbers that indices are made of ---
 
 enum class SymbolKind {
-  kSize,  // a run-time size, the same for all blocks: an argument of the kernel, or the number of threads
-  kGrid,  // a block's own position along one dimension of the grid
-  kLoop,  // the variable of a For
-  kLane,  // the position along one dimension of tiles
+  kSize,   // a run-time size, the same for all blocks: an argument of the kernel, or the number of threads
+  kGrid,   // a block's own position along one dimension of the grid
+  kLoop,   // the variable of a For
+  kLane,   // the position along one dimension of tiles
+  kNamed,  // an index that has a name (definitions.hpp): a Define at the start of the program, or of a loop's body,
+           // gives it its value
 };
 
 inline constexpr int64_t kMostOfVector = 16;  // elements, of a byte each
@@ -43,6 +45,8 @@ struct SymbolInfo {
   bool shared = false;        // kLane: threads of a CPU share its points, and fold their shares together
   int threads = 0;            // kSize: it is how many threads of a CPU there are, or 1 where they are fewer than this;
                               // 0: an argument
+  Index value = {};           // kNamed: over symbols that are known where it is defined
+  DType dtype = DType::i64;   // kNamed: i32 or i64, in which it is computed
 };
 
 // --- Buffers ---
@@ -97,6 +101,7 @@ struct Access {
   Value mask = kNoValue;                // b1; its lanes are among those of the access
   double otherwise = 0.0;
   bool any_otherwise = false;  // a load may yield anything there: nothing sees it
+  bool wide = false;           // its place is computed in 64 bits, in programs whose indices are narrow
 };
 
 // How a scan goes about it, where that shows.
@@ -115,6 +120,7 @@ enum class Hint { kNone, kKeep /* other blocks read it too */, kStream /* read o
 
 enum class Kind {
   kConstant,  // result = number (or integer, for integral types)
+  kDefine,    // from here to the end of the body `symbol`, a named index, is known
   kIndex,     // result = index, an i32 or i64 tile over the lanes that the index uses
   kOp,        // result = op(operands), element by element; operands broadcast along the lanes that they lack
   // The results of these two may have their lanes in another order.
@@ -196,7 +202,7 @@ struct Instruction {
   Scope scope = Scope::kBlock;       // kBarrier
   DotPrecision precision = DotPrecision::kIeee;  // kDot
 
-  Symbol symbol = -1;            // kFor: its variable
+  Symbol symbol = -1;            // kFor: its variable; kDefine
   Index begin, end;              // kFor: over sizes, grid and enclosing loops
   Value until = kNoValue;        // kFor: a scalar i32 or i64, and no iteration starts at it or beyond
   int64_t step = 1;              // kFor
@@ -244,6 +250,7 @@ struct Program {
   int max_registers = 0;     // a thread may take; 0: as many as the compiler likes
   bool approximate = false;  // functions may be a few places of their last digit off, but where steps follow
   bool contracts = false;    // a product and the sum that takes it may be rounded once
+  bool narrow = false;       // indices are computed in 32 bits where they fit, and nothing else is said
 };
 
 // Do data decide its place, in part?

@@ -32,7 +32,8 @@ void check_instruction(const Program& program, const Instruction& instruction, c
                        kernel::SymbolRanges ranges);
 
 // A coordinate that no value and no mask guards stays within its dimension. A fault is shown by values of the symbols
-// that leave it; what the corners of their ranges do not show is left to the interpreter.
+// that leave it; what the corners of their ranges do not show is left to the interpreter. In
+// narrow programs any place that may leave 32 bits is marked.
 void check_bounds(const Program& program, const Access& access, const Surroundings& surroundings,
                   kernel::SymbolRanges ranges);
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "support/error.hpp"
+#include "tile/definitions.hpp"
 #include "tile/rules.hpp"
 
 namespace kw::tile {
@@ -132,8 +133,10 @@ class CornerSearch {
 
 void check_bounds(const Program& program, const Access& access, const Surroundings& surroundings,
                   kernel::SymbolRanges ranges) {
-  if (access.mask != kNoValue || surroundings.conditional) return;
   const Buffer& buffer = program.buffers[access.buffer];
+  if (program.narrow && !access.wide && is_far(program, access))
+    throw BrokenRule{fmt::format("the place in buffer '{}' may leave 32 bits", buffer.name)};
+  if (access.mask != kNoValue || surroundings.conditional) return;
   for (size_t i = 0; i < access.coordinates.size(); ++i) {
     const Coordinate& coordinate = access.coordinates[i];
     if (coordinate.value != kNoValue) continue;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 
+#include "tile/definitions.hpp"
 #include "tile/rules.hpp"
 #include "tile/verifier.hpp"
 
@@ -52,10 +53,13 @@ void check_names(const Program& program) {
     check_name(name);
     if (!names.insert(name).second) throw BrokenRule{fmt::format("'{}' names two things", name)};
   };
-  // Loops that do not hold one another may have variables of one name.
-  std::set<std::string_view> loops;
-  for (const SymbolInfo& symbol : program.symbols)
-    if (symbol.kind != SymbolKind::kLoop || loops.insert(symbol.name).second) add(symbol.name);
+  // Loops that do not hold one another may have variables and named indices of one name.
+  std::set<std::string_view> loops, named;
+  for (const SymbolInfo& symbol : program.symbols) {
+    if (symbol.kind == SymbolKind::kLoop && !loops.insert(symbol.name).second) continue;
+    if (symbol.kind == SymbolKind::kNamed && !named.insert(symbol.name).second) continue;
+    add(symbol.name);
+  }
   for (const Buffer& buffer : program.buffers) add(buffer.name);
   for (const ValueInfo& value : program.values) add(value.name);
 }
@@ -72,6 +76,42 @@ void check_size_index(const Program& program, const Index& index, const std::str
   if (!has_known_symbols(program, index))
     throw BrokenRule{fmt::format("{} uses a symbol that the program does not have", what)};
   if (!uses_only_sizes(program, index)) throw BrokenRule{fmt::format("{} uses something else than sizes", what)};
+}
+
+// Is it made of itself, by way of other names?
+bool is_circular(const Program& program, Symbol symbol, std::vector<int>& seen) {
+  constexpr int kOpen = 1, kDone = 2;
+  const SymbolInfo& info = program.symbols[symbol];
+  if (info.kind != SymbolKind::kNamed || seen[symbol] == kDone) return false;
+  if (seen[symbol] == kOpen) return true;
+  seen[symbol] = kOpen;
+  std::vector<bool> used;
+  collect_symbols(info.value, used);
+  for (size_t other = 0; other < used.size(); ++other)
+    if (used[other] && is_circular(program, static_cast<Symbol>(other), seen)) return true;
+  seen[symbol] = kDone;
+  return false;
+}
+
+// Before anything is written out.
+void check_definitions(const Program& program) {
+  std::vector<int> seen(program.symbols.size());
+  for (const SymbolInfo& symbol : program.symbols)
+    if (symbol.kind == SymbolKind::kNamed && !has_known_symbols(program, symbol.value))
+      throw BrokenRule{fmt::format("'{}' uses a symbol that the program does not have", symbol.name)};
+  for (size_t symbol = 0; symbol < seen.size(); ++symbol)
+    if (is_circular(program, static_cast<Symbol>(symbol), seen))
+      throw BrokenRule{fmt::format("'{}' is made of itself", program.symbols[symbol].name)};
+}
+
+void check_named(const Program& program, const SymbolInfo& symbol, kernel::SymbolRanges ranges) {
+  if (symbol.dtype != DType::i32 && symbol.dtype != DType::i64)
+    throw BrokenRule{fmt::format("'{}' is of type {}, but indices are i32 or i64", symbol.name, name_of(symbol.dtype))};
+  const kernel::SymbolRange least = range_of_named(program, symbol.value);
+  if (symbol.range.low > least.low || symbol.range.high < least.high || symbol.range.divisor != 1)
+    throw BrokenRule{fmt::format("the range of '{}' does not hold all its values", symbol.name)};
+  if (symbol.dtype == DType::i32 && leaves_32_bits(symbol.value, ranges))
+    throw BrokenRule{fmt::format("'{}' is of type i32, but may leave it", symbol.name)};
 }
 
 void check_symbol_info(const Program& program, const SymbolInfo& symbol, kernel::SymbolRanges ranges) {
@@ -100,6 +140,7 @@ void check_symbol_info(const Program& program, const SymbolInfo& symbol, kernel:
         throw BrokenRule{fmt::format("lane '{}' is shared by threads, beside blocks of a grid", symbol.name)};
       break;
     case SymbolKind::kLoop: break;  // checked at its For
+    case SymbolKind::kNamed: check_named(program, symbol, ranges); break;
   }
 }
 
@@ -176,6 +217,7 @@ void check_type(const Program& program, const ValueInfo& value) {
 
 void check_declarations(const Program& program) {
   check_names(program);
+  check_definitions(program);
   const std::vector<kernel::SymbolRange> ranges = ranges_of(program);
   for (const SymbolInfo& symbol : program.symbols) check_symbol_info(program, symbol, ranges);
   check_grid(program);

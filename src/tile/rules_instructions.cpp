@@ -29,6 +29,7 @@ class InstructionRules {
 
   void check() const {
     switch (at_.kind) {
+      case Kind::kDefine: return;  // its symbol's rules are declarations'
       case Kind::kConstant: return check_constant();
       case Kind::kIndex: return check_index();
       case Kind::kOp: return check_op();

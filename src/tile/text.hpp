@@ -8,7 +8,7 @@
 //     lane row = 16, column = 4096                          # `column = 4096 shared simd`: by threads of a CPU,
 //                                                           # and side by side
 //     launch warps 8 registers 128                          # registers: where it is limited; behind that
-//                                                           # `approximate`, `contracts`
+//                                                           # `approximate`, `contracts`, `narrow`
 //     order grouped 8 (row_block, column_block)             # where it is not the grid's own
 //     consumers 2 along row_block programs 132              # blocks that run as one, fed by a producer
 //     buffer x: f32[rows, 4096] input
@@ -16,6 +16,8 @@
 //     buffer staged: f16[2, 4096] scratch shared            # spaces: global (not written), shared, cluster
 //     buffer out: f32[rows, 4096] strides [8192, 1] output  # roles: input, output, inout, scratch
 //
+//     index row_index: i32 = row_block * 16 + row           # a name for an index, at the start of the program or of a
+//                                                           # loop's body: computed in 32 or 64 bits
 //     %inside: b1[column] = less %at, %limit                # op: its name and operands
 //     %share: f32[row] = div %one, %total exact              # or approximate, nonnegative, approximate nonnegative
 //     %zero: f32[row] = constant 0.0
@@ -23,6 +25,7 @@
 //     %x_tile: f32[row, column] = load x[row_block * 16 + row, column] where %inside otherwise 0.0 hint keep
 //     %partial: f32[row] = load parts[row] where %inside otherwise any coherent    # nothing sees what is beyond; the
 //                                                           # load sees what other blocks wrote meanwhile
+//     %far: f32[row, column] = load x[row_index, column] offset i64    # of a narrow program: a place beyond 32 bits
 //     %box: f32[row, column] = load x[row_block * 16 + row, column] bulk    # a box; 0 outside of the buffer
 //     %picked: f32[row] = load weight[row + %table]         # a coordinate: an index, an integer tile, or their sum
 //     %turned: f32[source] = relabel %x column -> source

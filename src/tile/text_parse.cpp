@@ -8,6 +8,7 @@
 #include "kernel/index_parse.hpp"
 #include "support/error.hpp"
 #include "support/text_reader.hpp"
+#include "tile/definitions.hpp"
 #include "tile/text.hpp"
 #include "tile/text_words.hpp"
 #include "tile/verifier.hpp"
@@ -201,6 +202,7 @@ class ProgramParser {
     if (reader_.accept("registers")) program_.max_registers = whole_number(1, 1 << 16);
     program_.approximate = reader_.accept("approximate");
     program_.contracts = reader_.accept("contracts");
+    program_.narrow = reader_.accept("narrow");
   }
 
   void parse_order() {
@@ -246,7 +248,7 @@ class ProgramParser {
 
   bool next_begins_something() {
     for (const std::string_view begin : {"doc", "size", "grid", "lane", "launch", "order", "consumers", "buffer",
-                                         "tickets", "align", "copy", "wait", "barrier", "for", "if", "store"})
+                                         "tickets", "align", "copy", "wait", "barrier", "for", "if", "store", "index"})
       if (reader_.next_is(begin)) return true;
     return false;
   }
@@ -301,6 +303,10 @@ class ProgramParser {
     do access.coordinates.push_back(coordinate());
     while (reader_.accept(","));
     reader_.expect("]");
+    if (reader_.accept("offset")) {
+      reader_.expect("i64");
+      access.wide = true;
+    }
     return access;
   }
 
@@ -329,6 +335,7 @@ class ProgramParser {
   Instruction instruction() {
     starts_.push_back(reader_.position());
     if (reader_.next_is("%")) return computation();
+    if (reader_.accept("index")) return definition();
     if (reader_.accept("store")) return store();
     if (reader_.accept("copy")) return copy();
     if (reader_.accept("for")) return loop();
@@ -352,8 +359,22 @@ class ProgramParser {
         result.index = index();
       }
     } else {
-      reader_.fail("expected an instruction: '%name: type = …', store, copy, wait, barrier, for or if");
+      reader_.fail("expected an instruction: '%name: type = …', index, store, copy, wait, barrier, for or if");
     }
+    return result;
+  }
+
+  Instruction definition() {
+    Instruction result;
+    result.kind = Kind::kDefine;
+    SymbolInfo info{new_name().text, SymbolKind::kNamed, {}, {}};
+    reader_.expect(":");
+    info.dtype = dtype();
+    reader_.expect("=");
+    info.value = index();
+    info.range = range_of_named(program_, info.value);
+    named_.push_back(info.name);
+    result.symbol = add_symbol(std::move(info));
     return result;
   }
 
@@ -518,13 +539,16 @@ class ProgramParser {
     }
     result.symbol = add_symbol(
         {name, SymbolKind::kLoop, loop_range(result.begin, result.end, result.step, ranges_), {}});
-    const size_t shown = shown_.size();
+    const size_t shown = shown_.size(), named = named_.size();
+    named_.push_back(name);
     for (const Value argument : result.arguments) show(argument);
     parse_block(result.body, result.yields);
     hide_from(shown);
-    // The next loop may call its variable so, too.
-    symbols_.erase(name);
-    names_.erase(name);
+    // The next loop may call its variable, and its indices, so, too.
+    for (; named_.size() > named; named_.pop_back()) {
+      symbols_.erase(named_.back());
+      names_.erase(named_.back());
+    }
     for (size_t i = 0; i < results.size(); ++i) {
       program_.values.push_back({results[i].text, program_.values[result.arguments[i]].type});
       result.results.push_back(static_cast<Value>(program_.values.size() - 1));
@@ -551,8 +575,9 @@ class ProgramParser {
   std::unordered_map<std::string, Symbol> symbols_;
   std::unordered_map<std::string, int> buffers_;
   std::unordered_map<std::string, Value> values_;
-  std::vector<Value> shown_;    // in the order in which they were defined
-  std::vector<size_t> starts_;  // [instruction, as `for_each` counts]: where its text begins
+  std::vector<Value> shown_;        // in the order in which they were defined
+  std::vector<std::string> named_;  // loops' variables and named indices, in the order in which they were defined
+  std::vector<size_t> starts_;      // [instruction, as `for_each` counts]: where its text begins
 };
 
 }  // namespace

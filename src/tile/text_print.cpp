@@ -37,6 +37,7 @@ class ProgramPrinter {
 
   std::string head(const Instruction& instruction) const {
     switch (instruction.kind) {
+      case Kind::kDefine: return define_text(instruction.symbol);
       case Kind::kConstant:
       case Kind::kIndex:
       case Kind::kOp:
@@ -89,7 +90,7 @@ class ProgramPrinter {
     for (const Symbol symbol : program_.grid) give(symbol);
     give_kind(SymbolKind::kLane);
     for_each(program_.body, [&](const Instruction& instruction) {
-      if (instruction.kind == Kind::kFor) give(instruction.symbol);
+      if (instruction.kind == Kind::kFor || instruction.kind == Kind::kDefine) give(instruction.symbol);
     });
     for (size_t symbol = 0; symbol < number_.size(); ++symbol) give(static_cast<Symbol>(symbol));
   }
@@ -141,6 +142,12 @@ class ProgramPrinter {
     return kernel::print_index(numbered, words);
   }
 
+  std::string define_text(Symbol symbol) const {
+    if (symbol < 0 || symbol >= static_cast<Symbol>(program_.symbols.size())) return "index ?";
+    const SymbolInfo& info = program_.symbols[symbol];
+    return fmt::format("index {}: {} = {}", info.name, kw::name_of(info.dtype), index_text(info.value));
+  }
+
   std::string indices(const std::vector<Index>& list) const {
     return joined(list, [&](const Index& index) { return index_text(index); });
   }
@@ -181,6 +188,7 @@ class ProgramPrinter {
     if (program_.max_registers != 0) out_ += fmt::format(" registers {}", program_.max_registers);
     if (program_.approximate) out_ += " approximate";
     if (program_.contracts) out_ += " contracts";
+    if (program_.narrow) out_ += " narrow";
     out_ += "\n";
     if (program_.order.grouped >= 0)
       out_ += fmt::format("  order grouped {} ({}, {})\n", program_.order.count, symbol_name(program_.order.grouped),
@@ -211,7 +219,8 @@ class ProgramPrinter {
       if (kernel::as_constant(coordinate.index) == 0) return value_name(coordinate.value);
       return index_text(coordinate.index) + " + " + value_name(coordinate.value);
     });
-    return (is_known(access.buffer) ? program_.buffers[access.buffer].name : "?") + "[" + coordinates + "]";
+    return (is_known(access.buffer) ? program_.buffers[access.buffer].name : "?") + "[" + coordinates + "]" +
+           (access.wide ? " offset i64" : "");
   }
 
   std::string mask_text(const Access& access, bool with_otherwise) const {

@@ -4,6 +4,7 @@
 
 #include "support/error.hpp"
 #include "tile/consumers.hpp"
+#include "tile/definitions.hpp"
 #include "tile/rules.hpp"
 #include "tile/text.hpp"
 
@@ -27,10 +28,16 @@ bool has_known(const Program& program, const Index& index) {
 // Walks the instructions with what is defined and in scope.
 class ScopeWalk {
  public:
-  ScopeWalk(const Program& program, const LaneEnds& ends)
-      : program_(program), ends_(ends), ranges_(ranges_of(program)), state_(program.values.size(), State::kUndefined) {}
+  // `meant`: the program with named indices written out.
+  ScopeWalk(const Program& program, const Program& meant, const LaneEnds& ends)
+      : program_(program),
+        meant_(meant),
+        ends_(ends),
+        ranges_(ranges_of(program)),
+        state_(program.values.size(), State::kUndefined),
+        is_named_(program.symbols.size()) {}
 
-  void run() { walk(program_.body, {.loops = {}, .conditional = false, .ends = ends_}); }
+  void run() { walk_with_names(program_.body, meant_.body, {.loops = {}, .conditional = false, .ends = ends_}); }
 
   const Instruction* at() const { return at_; }
   int count() const { return count_; }
@@ -38,40 +45,67 @@ class ScopeWalk {
  private:
   enum class State { kUndefined, kInScope, kOutOfScope };
 
-  void walk(const std::vector<Instruction>& body, const Surroundings& surroundings) {
+  // A body that begins with named indices, which are known up to its end.
+  void walk_with_names(const std::vector<Instruction>& body, const std::vector<Instruction>& meant,
+                       const Surroundings& surroundings) {
+    std::vector<Symbol> named;
     for (const Instruction& instruction : body) {
+      if (instruction.kind != Kind::kDefine) break;
+      at_ = &instruction;
+      named.push_back(define_name(instruction.symbol, surroundings));
+    }
+    walk(body, meant, surroundings, named.size());
+    for (const Symbol symbol : named) is_named_[symbol] = false;
+  }
+
+  Symbol define_name(Symbol symbol, const Surroundings& surroundings) {
+    check_symbol(symbol);
+    const SymbolInfo& info = program_.symbols[symbol];
+    if (info.kind != SymbolKind::kNamed) throw BrokenRule{fmt::format("'{}' is no named index", info.name)};
+    if (is_named_[symbol]) throw BrokenRule{fmt::format("'{}' is defined twice", info.name)};
+    check_index(info.value, surroundings);
+    is_named_[symbol] = true;
+    return symbol;
+  }
+
+  void walk(const std::vector<Instruction>& body, const std::vector<Instruction>& meant,
+            const Surroundings& surroundings, size_t names = 0) {
+    for (size_t place = 0; place < body.size(); ++place) {
+      const Instruction& instruction = body[place];
       at_ = &instruction;
       ++count_;
+      if (instruction.kind == Kind::kDefine && place >= names)
+        throw BrokenRule{"an index is named elsewhere than at the start of the program or of a loop's body"};
       check_uses(instruction, surroundings);
       check_fresh(instruction.results);
-      check_instruction(program_, instruction, surroundings, ranges_);
-      if (instruction.kind == Kind::kFor) walk_loop(instruction, surroundings);
-      if (instruction.kind == Kind::kIf) walk_branch(instruction, surroundings);
+      check_instruction(meant_, meant[place], surroundings, ranges_);
+      if (instruction.kind == Kind::kFor) walk_loop(instruction, meant[place], surroundings);
+      if (instruction.kind == Kind::kIf) walk_branch(instruction, meant[place], surroundings);
       define(instruction.results);
     }
   }
 
-  void walk_loop(const Instruction& loop, const Surroundings& surroundings) {
+  void walk_loop(const Instruction& loop, const Instruction& meant, const Surroundings& surroundings) {
     const std::string& name = program_.symbols[loop.symbol].name;
     for (const Instruction* outer : surroundings.loops)
       if (program_.symbols[outer->symbol].name == name)
         throw BrokenRule{fmt::format("'{}' is the variable of a loop and of one inside it", name)};
     Surroundings inner = surroundings;
-    inner.loops.push_back(&loop);
+    inner.loops.push_back(&meant);
     const size_t shown = defined_.size();
     check_fresh(loop.arguments);
     define(loop.arguments);
-    walk(loop.body, inner);
+    walk_with_names(loop.body, meant.body, inner);
     leave(loop, loop.yields, loop.arguments, shown, "yields of a loop");
   }
 
-  void walk_branch(const Instruction& branch, const Surroundings& surroundings) {
+  void walk_branch(const Instruction& branch, const Instruction& meant, const Surroundings& surroundings) {
     Surroundings inner = surroundings;
     inner.conditional = true;
     const size_t shown = defined_.size();
-    walk(branch.body, inner);
+    walk(branch.body, meant.body, inner);
     leave(branch, branch.yields, branch.results, shown, "yields of an if");
-    walk(branch.otherwise_body, inner);
+    walk(branch.otherwise_body, meant.otherwise_body, inner);
     leave(branch, branch.otherwise_yields, branch.results, shown, "yields of an else");
   }
 
@@ -156,6 +190,8 @@ class ScopeWalk {
     std::vector<bool> used;
     collect_symbols(index, used);
     for (size_t symbol = 0; symbol < used.size(); ++symbol) {
+      if (used[symbol] && program_.symbols[symbol].kind == SymbolKind::kNamed && !is_named_[symbol])
+        throw BrokenRule{fmt::format("'{}' is used where it is not defined", program_.symbols[symbol].name)};
       if (!used[symbol] || program_.symbols[symbol].kind != SymbolKind::kLoop) continue;
       bool open = false;
       for (const Instruction* loop : surroundings.loops) open = open || loop->symbol == static_cast<Symbol>(symbol);
@@ -165,9 +201,11 @@ class ScopeWalk {
   }
 
   const Program& program_;
+  const Program& meant_;
   const LaneEnds& ends_;
   const std::vector<kernel::SymbolRange> ranges_;
-  std::vector<State> state_;  // [value]
+  std::vector<State> state_;    // [value]
+  std::vector<bool> is_named_;  // [symbol] an index that is defined here
   std::vector<Value> defined_;
   const Instruction* at_ = nullptr;
   int count_ = 0;
@@ -182,6 +220,16 @@ int place_of(const Program& program, const Instruction* wanted) {
   return place;
 }
 
+std::optional<Fault> fault_of(const Program& program, const Program& meant, const LaneEnds& ends) {
+  ScopeWalk walk(program, meant, ends);
+  try {
+    walk.run();
+  } catch (const BrokenRule& rule) { return Fault{rule.message, place_of(program, walk.at())}; }
+  if (const auto fault = find_write_fault(meant)) return Fault{fault->message, place_of(meant, fault->store)};
+  if (const std::string fault = why_no_consumers(meant); !fault.empty()) return Fault{fault, -1};
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool has_known_symbols(const Program& program, const Index& index) { return has_known(program, index); }
@@ -190,13 +238,8 @@ std::optional<Fault> first_fault(const Program& program, const LaneEnds& ends) {
   try {
     check_declarations(program);
   } catch (const BrokenRule& rule) { return Fault{rule.message, -1}; }
-  ScopeWalk walk(program, ends);
-  try {
-    walk.run();
-  } catch (const BrokenRule& rule) { return Fault{rule.message, place_of(program, walk.at())}; }
-  if (const auto fault = find_write_fault(program)) return Fault{fault->message, place_of(program, fault->store)};
-  if (const std::string fault = why_no_consumers(program); !fault.empty()) return Fault{fault, -1};
-  return std::nullopt;
+  if (!has_named_indices(program)) return fault_of(program, program, ends);
+  return fault_of(program, written_out(program), ends);
 }
 
 std::string find_fault(const Program& program, const LaneEnds& ends) {

@@ -11,9 +11,10 @@ namespace kw::tile {
 
 // Throws kInternal that names the program, the instruction and the broken rule: values defined once and before their
 // uses, in scope; operand numbers, types and lanes; carried values; masks; accesses within buffers wherever ranges show
-// it; only output, in-out and scratch buffers are written, and no element by blocks whose values differ; names that are
-// identifiers, and unique. Where lanes
-// end, nothing is asked of accesses behind that, and tiles may be all alike along such a lane: masks are gone.
+// it; named indices without circles, at the start of a body, in a width that holds them; only output, in-out and
+// scratch buffers are written, and no element by blocks whose values differ; names that are identifiers, and unique.
+// Where lanes end, nothing is asked of accesses behind that, and tiles may be all alike along such a lane: masks are
+// gone.
 void verify(const Program& program, const LaneEnds& ends = {});
 // The same answer as text; empty where all is well.
 std::string find_fault(const Program& program, const LaneEnds& ends = {});

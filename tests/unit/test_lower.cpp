@@ -10,6 +10,8 @@
 
 #include "kernel/evaluate.hpp"
 #include "kernel/text.hpp"
+#include "lower/index_names.hpp"
+#include "lower/index_widths.hpp"
 #include "lower/pipeline.hpp"
 #include "lower/online.hpp"
 #include "random_recurrences.hpp"
@@ -45,7 +47,7 @@ void expect_same(const tile::Program& program, const kernel::Memory& memory,
 
 TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
   int lowered = 0, refused = 0, online = 0, merged = 0, bulk = 0, split = 0, within = 0, apart = 0, walked = 0,
-      prefetch = 0, empty = 0;
+      prefetch = 0, empty = 0, named = 0;
   for (uint64_t seed = 0; seed < 2400; ++seed) {
     Random random(seed);
     RandomKernel maker(random, {.scans = seed % 4 == 0, .types = seed % 3 == 0});
@@ -84,6 +86,14 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
                          text);
     });
     if (testing::Test::HasFatalFailure()) return;
+    if (seed % 4 != 1) continue;
+    name_indices(program);
+    choose_index_widths(program);
+    const std::string with_names = tile::print_program(program);
+    named += with_names.find("\n  index ") != std::string::npos;
+    ASSERT_EQ(tile::print_program(tile::parse_program(with_names)), with_names) << "seed " << seed;
+    expect_same(program, memory, sizes, expected, [&] { return with_names; });
+    if (testing::Test::HasFatalFailure()) return;
   }
   // The test is one of lowering only while most schedules are kept, and some walk a softmax once, and so on.
   EXPECT_GT(lowered, refused / 2);
@@ -96,6 +106,7 @@ TEST(Lower, RandomKernelsUnderRandomSchedulesMeanTheSame) {
   EXPECT_GT(walked, 10);
   EXPECT_GT(prefetch, 3);
   EXPECT_GT(empty, 30);
+  EXPECT_GT(named, 100);
 }
 
 TEST(Lower, RandomRecurrencesUnderRandomSchedulesMeanTheSame) {

@@ -18,7 +18,7 @@ constexpr std::string_view kEverything = R"(program everything {
   size depth = 1..64
   grid row_block = rows / 16, column_block = 4
   lane row = 16, column = 64, inner = 64, n = 8, slow = 32, fast = 2, pair = 2
-  launch warps 8 registers 128 approximate contracts
+  launch warps 8 registers 128 approximate contracts narrow
   order grouped 8 (row_block, column_block)
   buffer x: f32[rows, 256] input
   buffer weight: f16[64, 8] input align 4
@@ -36,7 +36,7 @@ constexpr std::string_view kEverything = R"(program everything {
   %place: i32[row] = load table[row_block * 16 + row] hint stream
   %size: i32 = constant 4096
   %safe: i32[row] = bounded %place, %size
-  %x_tile: f32[row, column] = load x[%safe, column_block * 64 + column] where %inside otherwise -inf hint keep
+  %x_tile: f32[row, column] = load x[%safe, column_block * 64 + column] offset i64 where %inside otherwise -inf hint keep
   %counted: i64 = load count[] where %always otherwise any coherent
   %shifted: f32[row] = load x[row_block * 16 + %safe, 0] where %always otherwise 0.0
   %tiny: f32 = constant 0.000244140625
@@ -59,6 +59,7 @@ constexpr std::string_view kEverything = R"(program everything {
   %w: f16[inner, n] = load staged[0, inner, n]
   %zero: f32[row, n] = constant 0.0
   for step = 0 to depth step 2 stages 3 carry %sums: f32[row, n] = %zero, %most: f32[row] = %best -> %total, %top {
+    index after_next: i64 = step + 4
     %next: f32[row, n] = dot %sums, %turned, %w
     %other: f32[row] = maximum %most, %shifted
     for twice = 0 to 2 {
@@ -340,7 +341,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"if %first {", "if %always {",
               "blocks along 'column_block' store values of their own in one element of buffer 'partial': neither its "
               "index nor its mask depends on 'column_block'",
-              "line 74, column 5"},
+              "line 75, column 5"},
         Wrong{"row_block * 16 + row, column_block * 64 + column] <- %close", "row, column] <- %close",
               "blocks along 'row_block' store values of their own in one element of buffer 'out'", ""},
         Wrong{"combine sum", "combine any", "stores combine by sum, prod, max or min, not by any", ""},
@@ -453,7 +454,7 @@ TEST(TileVerifier, FindsWhatTheTextCannotSay) {
   expect([](Program& p) { p.symbols[p.grid[0]].count = kernel::symbol_index(p.grid[1]); }, "else than sizes");
   expect([](Program& p) { p.buffers[0].shape[0] = kernel::symbol_index(p.grid[0]); }, "else than sizes");
   expect([&](Program& p) { p.symbols[loop_of(p).symbol].range.high = 3; }, "does not hold all its values");
-  expect([&](Program& p) { p.symbols[loop_of(p).body[2].symbol].name = "step"; }, "of a loop and of one inside it");
+  expect([&](Program& p) { p.symbols[loop_of(p).body[3].symbol].name = "step"; }, "of a loop and of one inside it");
   expect([&](Program& p) { loop_of(p).symbol = p.grid[0]; }, "'row_block' is no loop variable");
   expect([&](Program& p) { p.body.back().access.coordinates[1].index = kernel::symbol_index(loop_of(p).symbol); },
          "loop variable 'step' is used outside its loop");

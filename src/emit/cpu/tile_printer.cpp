@@ -330,6 +330,7 @@ class TilePrinter {
       case Kind::kDot: return print_dot(at_, accesses_, step);
       case Kind::kFold: return print_fold_step(at_, one);
       case Kind::kScan: return print_scan(one);
+      case Kind::kDefine:
       case Kind::kStack:
       case Kind::kUnstack: return;  // refused
       case Kind::kFor: return print_for(step);

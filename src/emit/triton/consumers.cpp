@@ -12,6 +12,7 @@
 #include "ir/types.hpp"
 #include "support/text.hpp"
 #include "tile/consumers.hpp"
+#include "tile/definitions.hpp"
 
 namespace kw::triton {
 
@@ -45,9 +46,9 @@ int64_t bytes_of(const tile::Program& program, const tile::TileType& type) {
 
 }  // namespace
 
-ConsumerText::ConsumerText(const tile::Program& program, const IndexNames& names, const TileWindows& windows)
+ConsumerText::ConsumerText(const tile::Program& program, const IndexText& indices, const TileWindows& windows)
     : program_(program),
-      names_(names),
+      indices_(indices),
       windows_(windows),
       loop_(tile::consuming_loop(program)),
       left_in_registers_(tile::left_in_registers(program)) {
@@ -75,7 +76,7 @@ ConsumerText::ConsumerText(const tile::Program& program, const IndexNames& names
 }
 
 std::string ConsumerText::unique(std::string name) const {
-  while (names_.is_taken(name)) name += "_";
+  while (indices_.is_taken(name)) name += "_";
   return name;
 }
 
@@ -126,12 +127,12 @@ std::string ConsumerText::along_blocks() const {
 std::string ConsumerText::number_of_iteration() const {
   if (program_.consumers.programs > 0) return step_;
   std::string number = program_.symbols[loop_.symbol].name;
-  if (!(loop_.begin == tile::Index(0))) number = fmt::format("({} - {})", number, names_.spelled(loop_.begin, {}));
+  if (!(loop_.begin == tile::Index(0))) number = fmt::format("({} - {})", number, indices_.spelled(loop_.begin, {}));
   return loop_.step == 1 ? number : fmt::format("{} // {}", number, loop_.step);
 }
 
 std::string ConsumerText::iterations() const {
-  return names_.spelled(kernel::ceil_divide(loop_.end - loop_.begin, loop_.step, tile::ranges_of(program_)), {});
+  return indices_.spelled(kernel::ceil_divide(loop_.end - loop_.begin, loop_.step, tile::ranges_of(program_)), {});
 }
 
 std::string ConsumerText::last_stage() const {
@@ -178,9 +179,9 @@ std::vector<std::string> ConsumerText::walk() const {
   if (in_turn())
     return {fmt::format("{} = {}", number_, consumer_), fmt::format("{} = {} * {}", step_, consumer_, iterations()),
             fmt::format("for {} in range(tl.program_id(0) + {} * tl.num_programs(0), {}, {} * tl.num_programs(0)):",
-                        program_name(names_), consumer_, groups_of_blocks(), count)};
+                        program_name(indices_), consumer_, groups_of_blocks(), count)};
   return {fmt::format("{} = 0", step_), fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):",
-                                                    program_name(names_), groups_of_blocks())};
+                                                    program_name(indices_), groups_of_blocks())};
 }
 
 std::vector<std::string> ConsumerText::before_loop() const {
@@ -326,8 +327,8 @@ std::vector<std::string> ConsumerText::waits_before(const Instruction* user) {
     std::vector<std::string> lines;
     for (const Instruction* dot : dots_) lines.push_back(wait(dot->results[0], dots_.size()));
     const std::string before = fmt::format("({} + {}) % {}", stage_, loop_.stages - 1, loop_.stages);
-    lines.push_back(
-        arrival(before, fmt::format("{} > {}", program_.symbols[loop_.symbol].name, names_.spelled(loop_.begin, {}))));
+    lines.push_back(arrival(
+        before, fmt::format("{} > {}", program_.symbols[loop_.symbol].name, indices_.spelled(loop_.begin, {}))));
     return lines;
   }
   std::vector<std::string> lines;
@@ -347,9 +348,7 @@ std::string ConsumerText::layout_of_stores() const {
   for (const Instruction& one : program_.body) {
     if (one.kind != Kind::kStore || program_.values[one.operands[0]].type.lanes != lanes) continue;
     const tile::Buffer& buffer = program_.buffers[one.access.buffer];
-    const std::vector<tile::Index> strides = tile::strides_of(buffer);
-    tile::Index place = 0;
-    for (size_t dim = 0; dim < strides.size(); ++dim) place = place + one.access.coordinates[dim].index * strides[dim];
+    const tile::Index place = tile::written_out(program_, tile::offset_of(program_, one.access));
     for (const size_t fastest : {size_t{1}, size_t{0}}) {
       const auto along = kernel::linear_in(place, lanes[fastest]);
       if (!along || !(along->coefficient == tile::Index(1))) continue;
@@ -389,14 +388,14 @@ std::string ConsumerText::producer() const {
   int indent = 4;
   if (program_.consumers.programs > 0)
     out += lines({fmt::format("{} = 0", step_),
-                  fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):", program_name(names_),
+                  fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):", program_name(indices_),
                               groups_of_blocks())},
                  indent);
   if (program_.consumers.programs > 0) indent += 4;
-  out += lines(grid_lines(program_, names_), indent);
+  out += lines(grid_lines(program_, indices_), indent);
   const std::string by = loop_.step == 1 ? "" : fmt::format(", {}", loop_.step);
   out += lines({fmt::format("for {} in range({}, {}{}):", program_.symbols[loop_.symbol].name,
-                            names_.spelled(loop_.begin, {}), names_.spelled(loop_.end, {}), by)},
+                            indices_.spelled(loop_.begin, {}), indices_.spelled(loop_.end, {}), by)},
                indent);
   indent += 4;
   out += lines({fmt::format("{} = {} % {}", stage_, number_of_iteration(), loop_.stages),

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "emit/triton/tile_names.hpp"
+#include "emit/triton/index_text.hpp"
 #include "emit/triton/tile_windows.hpp"
 #include "tile/program.hpp"
 
@@ -21,7 +21,7 @@ inline bool has_consumers(const tile::Program& program) { return program.consume
 
 class ConsumerText {
  public:
-  ConsumerText(const tile::Program& program, const IndexNames& names, const TileWindows& windows);
+  ConsumerText(const tile::Program& program, const IndexText& indices, const TileWindows& windows);
 
   // The functions beside the consumer's own: the producer's, and the kernel.
   std::string producer() const;
@@ -80,7 +80,7 @@ class ConsumerText {
   bool is_sum(tile::Value value) const;  // a product's
 
   const tile::Program& program_;
-  const IndexNames& names_;
+  const IndexText& indices_;
   const TileWindows& windows_;
   const tile::Instruction& loop_;
   std::vector<const tile::Instruction*> loads_, dots_, bulk_stores_;

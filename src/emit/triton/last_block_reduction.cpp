@@ -10,7 +10,6 @@
 #include "emit/python_text.hpp"
 #include "emit/triton/helpers.hpp"
 #include "emit/triton/refused_indices.hpp"
-#include "emit/triton/tile_names.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -42,7 +41,7 @@ struct Half {
 };
 
 Half half_of(const Program& program, int index) {
-  const tile::Program tiles = with_python_names(program.tiles[index]);
+  const tile::Program& tiles = program.lowered[index]->program;
   const std::vector<int64_t> grid = grid_of(tiles);
   std::vector<ConstantParameter> constants;
   if (converts_float8(tiles)) constants.push_back({kHardwareFloat8Constant, 1});

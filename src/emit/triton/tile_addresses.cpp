@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "support/error.hpp"
 #include "support/text.hpp"
 
 namespace kw::triton {
@@ -23,38 +22,23 @@ bool folds(const tile::Program& program) {
 
 }  // namespace
 
-void require_nonnegative_dividends(const tile::Program& program, const Index& index) {
-  for (const kernel::IndexTerm& term : index.terms)
-    for (const kernel::IndexFactor& factor : term.factors) {
-      if (factor.kind == kernel::IndexFactor::Kind::kSymbol) continue;
-      if (kernel::range_of(*factor.dividend, tile::ranges_of(program)).low < 0)
-        throw Error(
-            ErrorKind::kInternal,
-            fmt::format("tile program '{}' has no Triton form: an index divides what may be negative", program.name));
-      require_nonnegative_dividends(program, *factor.dividend);
-    }
-}
-
-TileAddresses::TileAddresses(const tile::Program& program, const IndexNames& names)
-    : program_(program),
-      names_(names),
-      ranges_(tile::ranges_of(program)),
-      folds_rows_(tile::maps_and_folds(program) && folds(program)) {
+TileAddresses::TileAddresses(const tile::Program& program, const IndexText& indices)
+    : program_(program), indices_(indices), folds_rows_(tile::maps_and_folds(program) && folds(program)) {
   tile::for_each(program.body, [&](const Instruction& one) {
     for (const tile::Coordinate& coordinate : one.access.coordinates)
-      ++offsets_[names_.spelled(names_.along_lanes(names_.shortened(coordinate.index)), {})];
+      ++offsets_[indices_.spelled(indices_.along_lanes(coordinate.index), {})];
   });
 }
 
 // What is one number for the block, and what moves along lanes: addresses are wide, and each part need not be. What
 // several accesses have of it is computed once.
 std::vector<std::string> TileAddresses::parts_along_rows(const Index& index, const Lanes& lanes) const {
-  const Index moving = names_.along_lanes(index), of_block = index - moving;
+  const Index moving = indices_.along_lanes(index), of_block = index - moving;
   std::vector<std::string> parts;
-  if (!(of_block == Index(0))) parts.push_back(names_.spelled(of_block, lanes));
+  if (!(of_block == Index(0))) parts.push_back(indices_.spelled(of_block, lanes));
   if (moving == Index(0)) return parts;
-  const std::string text = names_.spelled(moving, lanes);
-  const auto uses = offsets_.find(names_.spelled(moving, {}));
+  const std::string text = indices_.spelled(moving, lanes);
+  const auto uses = offsets_.find(indices_.spelled(moving, {}));
   const bool shared = moving.terms.size() > 1 && uses != offsets_.end() && uses->second > 1;
   parts.push_back(shared ? "(" + text + ")" : text);
   return parts;
@@ -65,14 +49,13 @@ TileAddresses::Place TileAddresses::of(const tile::Access& access, const Lanes& 
                                        const std::string& zeros) const {
   const tile::Buffer& buffer = program_.buffers[access.buffer];
   const std::vector<Index> strides = tile::strides_of(buffer);
-  const kernel::Interval reach = kernel::range_of(tile::offset_of(program_, access), ranges_);
-  const bool wide = reach.high > INT32_MAX || reach.low < INT32_MIN;
+  const bool wide = access.wide || !program_.narrow;
   std::vector<std::string> parts;
   Index constant;
   Lanes covered;
   for (size_t i = 0; i < access.coordinates.size(); ++i) {
     const tile::Coordinate& coordinate = access.coordinates[i];
-    const std::string stride = names_.spelled(strides[i], {});
+    const std::string stride = indices_.spelled(strides[i], {});
     const bool single = kernel::as_constant(strides[i]) || kernel::as_symbol(strides[i]);
     const auto add = [&](const Text& part) {
       parts.push_back(strides[i] == Index(1)
@@ -83,9 +66,9 @@ TileAddresses::Place TileAddresses::of(const tile::Access& access, const Lanes& 
     Index index = coordinate.index;
     if (coordinate.value != kNoValue) {
       // What is one number for the block comes first.
-      if (Index of_block = names_.without_lanes(index); !(of_block == Index(0))) {
+      if (Index of_block = indices_.without_lanes(index); !(of_block == Index(0))) {
         index = index - of_block;
-        add({names_.spelled(names_.shortened(of_block), lanes, wide), Binding::kAdd});
+        add({indices_.spelled(of_block, lanes, wide), Binding::kAdd});
       }
       const Text value = value_text(coordinate.value);
       add(wide && !value.constant ? Text{wrap(value, Binding::kAtom) + ".to(tl.int64)"} : value);
@@ -95,13 +78,12 @@ TileAddresses::Place TileAddresses::of(const tile::Access& access, const Lanes& 
       constant = constant + index * strides[i];
       continue;
     }
-    index = names_.shortened(index);
-    covered = united(covered, names_.lanes_of(index));
+    covered = united(covered, tile::lanes_of(program_, index));
     if (folds_rows_)
       for (const std::string& part : parts_along_rows(index, lanes)) parts.push_back(part);
-    else add({names_.spelled(index, lanes, wide), kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd});
+    else add({indices_.spelled(index, lanes, wide), kernel::as_symbol(index) ? Binding::kAtom : Binding::kAdd});
   }
-  if (!(constant == Index(0))) parts.push_back(names_.spelled(constant, {}));
+  if (!(constant == Index(0))) parts.push_back(indices_.spelled(constant, {}));
   Place place{buffer.name, join(parts, " + ")};
   if (covered != lanes) place.offset = place.offset.empty() ? zeros : zeros + " + " + place.offset;
   return place;

@@ -7,18 +7,15 @@
 #include <vector>
 
 #include "emit/triton/expressions.hpp"
-#include "emit/triton/tile_names.hpp"
+#include "emit/triton/index_text.hpp"
 #include "tile/program.hpp"
 
 namespace kw::triton {
 
-// Python's // rounds down and Triton's towards zero: the same where nothing is negative. Throws kInternal elsewhere.
-void require_nonnegative_dividends(const tile::Program& program, const tile::Index& index);
-
 class TileAddresses {
  public:
   using Lanes = std::vector<tile::Symbol>;
-  TileAddresses(const tile::Program& program, const IndexNames& names);
+  TileAddresses(const tile::Program& program, const IndexText& indices);
 
   // A pointer, and elements from it on.
   struct Place {
@@ -33,8 +30,7 @@ class TileAddresses {
   std::vector<std::string> parts_along_rows(const tile::Index& index, const Lanes& lanes) const;
 
   const tile::Program& program_;
-  const IndexNames& names_;
-  std::vector<kernel::SymbolRange> ranges_;
+  const IndexText& indices_;
   const bool folds_rows_;
   std::map<std::string, int> offsets_;  // accesses whose index is the same along lanes
 };

@@ -92,7 +92,7 @@ int64_t multiprocessors_for_row(const tile::Program& program) {
   return (tile::blocks_of_row(program) + blocks - 1) / blocks;
 }
 
-std::string launch_function(const tile::Program& program, const IndexNames& names) {
+std::string launch_function(const tile::Program& program, const IndexText& indices) {
   std::vector<std::string> parameters, counts;
   for (const tile::Buffer& buffer : program.buffers) parameters.push_back(buffer.name);
   for (const tile::SymbolInfo& symbol : program.symbols)
@@ -100,7 +100,7 @@ std::string launch_function(const tile::Program& program, const IndexNames& name
   for (Symbol symbol : program.grid) {
     const bool groups = program.consumers.count > 1 && program.consumers.along == symbol;
     const tile::Index index = groups ? tile::Index(groups_along(program, symbol)) : program.symbols[symbol].count;
-    counts.push_back(factor_text(index, names.spelled_in_python(index)));
+    counts.push_back(factor_text(index, indices.spelled_in_python(index)));
   }
   std::vector<std::string> options = {fmt::format("num_warps={}", program.warps)};
   if (converts_float8(program)) options.push_back(fmt::format("{}={}()", kHardwareFloat8Constant, kHardwareFloat8));

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "emit/triton/tile_names.hpp"
+#include "emit/triton/index_text.hpp"
 
 namespace kw::triton {
 
@@ -14,6 +14,6 @@ namespace kw::triton {
 std::vector<std::string> definition_lines(const tile::Program& program);
 
 // A Python function that launches the kernel on the whole grid.
-std::string launch_function(const tile::Program& program, const IndexNames& names);
+std::string launch_function(const tile::Program& program, const IndexText& indices);
 
 }  // namespace kw::triton

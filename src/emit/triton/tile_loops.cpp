@@ -8,27 +8,27 @@ namespace kw::triton {
 
 using tile::Index;
 
-LoopHead loop_head(const tile::Program& program, const tile::Instruction& loop, const IndexNames& names,
+LoopHead loop_head(const tile::Program& program, const tile::Instruction& loop, const IndexText& indices,
                    const std::string& until) {
   const std::string& variable = program.symbols[loop.symbol].name;
   const bool stages = loop.stages > 0 && program.consumers.count == 1;  // a producer has them otherwise
   const std::string_view range = loop.unrolled ? "tl.static_range" : stages ? "tl.range" : "range";
   const std::string in_flight = stages ? fmt::format(", num_stages={}", loop.stages) : "";
   if (!loop.reversed) {
-    std::string bounds = names.spelled(loop.end, {});
+    std::string bounds = indices.spelled(loop.end, {});
     if (!until.empty()) bounds = fmt::format("tl.minimum({}, {})", until, bounds);
     if (!(loop.begin == Index(0)) || loop.step != 1 || loop.stages > 0)
-      bounds = names.spelled(loop.begin, {}) + ", " + bounds;
+      bounds = indices.spelled(loop.begin, {}) + ", " + bounds;
     if (loop.step != 1) bounds += fmt::format(", {}", loop.step);
     return {fmt::format("for {} in {}({}{}):", variable, range, bounds, in_flight), ""};
   }
   std::string number = variable + "_number";
-  while (names.is_taken(number)) number += "_";
+  while (indices.is_taken(number)) number += "_";
   const Index count = kernel::ceil_divide(loop.end - loop.begin, loop.step, tile::ranges_of(program));
   const std::string start = loop.step == 1 ? number : fmt::format("{} * {}", number, loop.step);
-  return {fmt::format("for {} in {}({}, -1, -1{}):", number, range, names.spelled(count - Index(1), {}), in_flight),
+  return {fmt::format("for {} in {}({}, -1, -1{}):", number, range, indices.spelled(count - Index(1), {}), in_flight),
           fmt::format("{} = {}", variable,
-                      loop.begin == Index(0) ? start : fmt::format("{} + {}", names.spelled(loop.begin, {}), start))};
+                      loop.begin == Index(0) ? start : fmt::format("{} + {}", indices.spelled(loop.begin, {}), start))};
 }
 
 }  // namespace kw::triton

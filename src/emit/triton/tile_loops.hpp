@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "emit/triton/tile_names.hpp"
+#include "emit/triton/index_text.hpp"
 #include "tile/program.hpp"
 
 namespace kw::triton {
@@ -16,7 +16,7 @@ struct LoopHead {
 // In order, or reversed: then iterations are counted down, and their starts multiples of the step. Of a start that is
 // counted down itself the compiler would not know that it is aligned, and accesses would be narrow. `until`: the text
 // of the value that may end it earlier.
-LoopHead loop_head(const tile::Program& program, const tile::Instruction& loop, const IndexNames& names,
+LoopHead loop_head(const tile::Program& program, const tile::Instruction& loop, const IndexText& indices,
                    const std::string& until = "");
 
 }  // namespace kw::triton

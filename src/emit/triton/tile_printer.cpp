@@ -11,6 +11,7 @@
 #include "emit/python_text.hpp"
 #include "emit/triton/expressions.hpp"
 #include "emit/triton/helpers.hpp"
+#include "emit/triton/index_text.hpp"
 #include "emit/triton/lane_dimensions.hpp"
 #include "emit/triton/tile_addresses.hpp"
 #include "emit/triton/tile_atomics.hpp"
@@ -18,7 +19,6 @@
 #include "emit/triton/tile_launch.hpp"
 #include "emit/triton/tile_loops.hpp"
 #include "emit/triton/tile_matrices.hpp"
-#include "emit/triton/tile_names.hpp"
 #include "emit/triton/refused_indices.hpp"
 #include "emit/triton/tile_stacks.hpp"
 #include "emit/triton/tile_symbols.hpp"
@@ -55,14 +55,14 @@ class TilePrinter {
         ranges_(tile::ranges_of(program)),
         full_rank_(tile::maps_and_folds(program)),
         lane_dimensions_(lane_dimensions(program)),
-        names_(program),
-        addresses_(program, names_),
-        windows_(program, names_),
+        indices_(program),
+        addresses_(program, indices_),
+        windows_(program, indices_),
         uses_(program),
         values_(program),
         texts_(program.values.size()),
         mentions_(program.values.size()) {
-    if (has_consumers(program)) consumers_.emplace(program, names_, windows_);
+    if (has_consumers(program)) consumers_.emplace(program, indices_, windows_);
   }
 
   TileKernel run() {
@@ -71,7 +71,7 @@ class TilePrinter {
     indent_ = 4;
     if (consumers_) lines(consumers_->end());
     if (consumers_) out_ += "\n\n" + consumers_->producer() + "\n\n" + consumers_->kernel();
-    return {std::move(out_), launch_function(program_, names_), std::move(helpers_)};
+    return {std::move(out_), launch_function(program_, indices_), std::move(helpers_)};
   }
 
  private:
@@ -106,19 +106,12 @@ class TilePrinter {
       lines(consumers_->walk());
       if (program_.consumers.programs > 0) indent_ += 4;
     }
-    lines(symbol_lines(program_, names_));
+    lines(symbol_lines(program_, indices_));
     if (consumers_) lines(consumers_->behind_symbols());
-    print_definitions(nullptr);
+    lines(indices_.definitions(program_.body));
     if (consumers_) return;
     for (const TileWindows::Window& window : windows_.all())
       assign(window.name, call(window.name.size() + 3, "tl.make_tensor_descriptor", windows_.arguments(window)));
-  }
-
-  // --- Indices ---
-
-  void print_definitions(const Instruction* loop) {
-    for (const IndexNames::Definition& one : names_.at(loop))
-      line(fmt::format("{} = {}", one.name, names_.spelled(one.index, names_.lanes_of(one.index))));
   }
 
   // --- Values ---
@@ -170,6 +163,7 @@ class TilePrinter {
   void print(const Instruction& one) {
     if (consumers_) lines(consumers_->waits_before(&one));
     switch (one.kind) {
+      case Kind::kDefine: return;  // printed before what stands at the head of its body
       case Kind::kConstant: return print_constant(one);
       case Kind::kIndex: return print_index(one);
       case Kind::kOp: return print_op(one);
@@ -198,7 +192,7 @@ class TilePrinter {
     const Index blocks(one.lanes.empty() ? blocks_of(program_) : tile::blocks_of_row(program_));
     const std::string counter = one.access.coordinates.empty() ? program_.buffers[one.access.buffer].name
                                                                : place_of(one.access, {}).pointer();
-    line(fmt::format("wait_for_all({}, {})", counter, names_.spelled((one.index + Index(1)) * blocks, {})));
+    line(fmt::format("wait_for_all({}, {})", counter, indices_.spelled((one.index + Index(1)) * blocks, {})));
   }
 
   void print_constant(const Instruction& one) {
@@ -222,14 +216,13 @@ class TilePrinter {
       texts_[value] = literal(type(value).dtype, 0, *number, full_);
       return;
     }
-    const Index index = names_.shortened(one.index);
-    const bool single = kernel::as_symbol(index).has_value(), wide = type(value).dtype == DType::i64;
+    const bool single = kernel::as_symbol(one.index).has_value(), wide = type(value).dtype == DType::i64;
     const kernel::Interval reach = kernel::range_of(one.index, ranges_);
     if (wide && reach.low > -INT32_MAX && reach.high < INT32_MAX) {  // one step of 64 bits, the last
-      const std::string narrow = names_.spelled(index, type(value).lanes, single);
+      const std::string narrow = indices_.spelled(one.index, type(value).lanes, single);
       return give(value, {single ? narrow : "(" + narrow + ").to(tl.int64)"}, {});
     }
-    const Text text{names_.spelled(index, type(value).lanes, wide), single ? Binding::kAtom : Binding::kAdd};
+    const Text text{indices_.spelled(one.index, type(value).lanes, wide), single ? Binding::kAtom : Binding::kAdd};
     if (text.binding == Binding::kAtom) texts_[value] = text;
     else give(value, text, {});
   }
@@ -501,7 +494,7 @@ class TilePrinter {
     if (kernel::is_sort(one.reduce)) {
       if (dimension + 1 != rank_of(one.operands[0])) refuse("a sort that is not along the last dimension");
       std::string numbers = results[0] + "_numbers";
-      while (names_.is_taken(numbers)) numbers += "_";
+      while (indices_.is_taken(numbers)) numbers += "_";
       lines(sort_lines(one, results, tiles, types, width(one.from), numbers, helpers_));
     } else {
       const std::string text = scan_text(one, tiles, types[0], dimension, width(one.from), helpers_);
@@ -523,13 +516,13 @@ class TilePrinter {
       texts_[one.arguments[i]] = texts_[one.results[i]] = {name(one.results[i])};
       mentions_[one.arguments[i]] = {one.arguments[i]};
     }
-    const LoopHead head = loop_head(program_, one, names_, one.until == kNoValue ? "" : texts_[one.until].text);
+    const LoopHead head = loop_head(program_, one, indices_, one.until == kNoValue ? "" : texts_[one.until].text);
     if (consumers_) lines(consumers_->before_loop());
     line(head.line);
     indent_ += 4;
     const size_t empty = out_.size();
     if (!head.start.empty()) line(head.start);
-    print_definitions(&one);
+    lines(indices_.definitions(one.body));
     if (consumers_) lines(consumers_->begin_iteration());
     print_body(one.body);
     if (consumers_) lines(consumers_->waits_before(nullptr));
@@ -581,7 +574,7 @@ class TilePrinter {
   std::vector<kernel::SymbolRange> ranges_;
   const bool full_rank_;
   const LaneDimensions lane_dimensions_;  // where the rank is full
-  IndexNames names_;
+  IndexText indices_;
   const TileAddresses addresses_;
   TileWindows windows_;
   const std::string_view full_ = has_consumers(program_) ? "gl.full" : "tl.full";
@@ -597,6 +590,6 @@ class TilePrinter {
 
 }  // namespace
 
-TileKernel print_tile_kernel(const tile::Program& program) { return TilePrinter(with_python_names(program)).run(); }
+TileKernel print_tile_kernel(const tile::Program& program) { return TilePrinter(program).run(); }
 
 }  // namespace kw::triton

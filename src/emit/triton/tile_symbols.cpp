@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "emit/triton/lane_dimensions.hpp"
-#include "emit/triton/tile_names.hpp"
+#include "emit/triton/index_text.hpp"
 #include "support/text.hpp"
 
 namespace kw::triton {
@@ -25,17 +25,17 @@ std::vector<Symbol> all_lanes(const tile::Program& program) {
 
 class GridLines {
  public:
-  GridLines(const tile::Program& program, const IndexNames& names) : program_(program), names_(names) {}
+  GridLines(const tile::Program& program, const IndexText& indices) : program_(program), indices_(indices) {}
 
   std::vector<std::string> run() {
     if (program_.grid.empty()) return {};
     if (has_own_dimensions(program_)) {
       for (size_t place = 0; place < program_.grid.size(); ++place)
-        if (!names_.is_in_place(program_.grid[place]))
+        if (!indices_.is_in_place(program_.grid[place]))
           line(fmt::format("{} = {}", name(program_.grid[place]), *symbol_call(program_, program_.grid[place])));
       return std::move(lines_);
     }
-    std::string rest = program_name(names_);
+    std::string rest = program_name(indices_);
     if (program_.tickets >= 0) {
       line("# Numbered as they begin, so that those that wait for each other run together.");
       line(fmt::format("{} = tl.atomic_add({}, 1, sem=\"relaxed\")", rest, program_.buffers[program_.tickets].name));
@@ -74,7 +74,7 @@ class GridLines {
   }
   std::string count(Symbol symbol) const {
     const tile::Index index = number(symbol);
-    return factor_text(index, names_.spelled(index, {}));
+    return factor_text(index, indices_.spelled(index, {}));
   }
 
   // `order.count` rows of blocks at a time, column by column: neighbours share what they read.
@@ -100,15 +100,15 @@ class GridLines {
   }
 
   const tile::Program& program_;
-  const IndexNames& names_;
+  const IndexText& indices_;
   std::vector<std::string> lines_;
 };
 
 }  // namespace
 
-std::string program_name(const IndexNames& names) {
+std::string program_name(const IndexText& indices) {
   std::string name = "program";
-  while (names.is_taken(name)) name += "_id";
+  while (indices.is_taken(name)) name += "_id";
   return name;
 }
 
@@ -164,14 +164,15 @@ std::optional<std::string> symbol_call(const tile::Program& program, Symbol symb
   return fmt::format("tl.program_id({})", program.grid.end() - 1 - place);
 }
 
-std::vector<std::string> grid_lines(const tile::Program& program, const IndexNames& names) {
-  return GridLines(program, names).run();
+std::vector<std::string> grid_lines(const tile::Program& program, const IndexText& indices) {
+  return GridLines(program, indices).run();
 }
 
-std::vector<std::string> symbol_lines(const tile::Program& program, const IndexNames& names) {
-  std::vector<std::string> lines = grid_lines(program, names);
+std::vector<std::string> symbol_lines(const tile::Program& program, const IndexText& indices) {
+  std::vector<std::string> lines = grid_lines(program, indices);
   std::vector<bool> used(program.symbols.size());
   tile::for_each(program.body, [&](const tile::Instruction& one) {
+    if (one.kind == tile::Kind::kDefine) collect_symbols(program.symbols[one.symbol].value, used);
     collect_symbols(one.index, used);
     if (one.mode == tile::CopyMode::kPlain)
       for (const tile::Coordinate& coordinate : one.access.coordinates) collect_symbols(coordinate.index, used);
@@ -180,7 +181,7 @@ std::vector<std::string> symbol_lines(const tile::Program& program, const IndexN
       for (Symbol lane : one.lanes) used[lane] = true;
   });
   for (Symbol lane : all_lanes(program))
-    if (used[lane] && !names.is_in_place(lane))
+    if (used[lane] && !indices.is_in_place(lane))
       lines.push_back(fmt::format("{} = {}", program.symbols[lane].name, *symbol_call(program, lane)));
   return lines;
 }

@@ -10,7 +10,7 @@
 
 namespace kw::triton {
 
-class IndexNames;
+class IndexText;
 
 // Is each of the grid's dimensions one of the launch's?
 bool has_own_dimensions(const tile::Program& program);
@@ -29,14 +29,14 @@ std::string group_name(const tile::Program& program, tile::Symbol along);
 int64_t groups_along(const tile::Program& program, tile::Symbol along);
 
 // What counts a grid's blocks: "program".
-std::string program_name(const IndexNames& names);
+std::string program_name(const IndexText& indices);
 
 // Lines that set the program's grid symbols from tl.program_id; of consumers, the number of their group. Where programs
 // do several groups, from that of one, which a loop counts.
-std::vector<std::string> grid_lines(const tile::Program& program, const IndexNames& names);
+std::vector<std::string> grid_lines(const tile::Program& program, const IndexText& indices);
 
 // Lines that set the program's grid symbols from tl.program_id, and the lanes that its indices name.
-std::vector<std::string> symbol_lines(const tile::Program& program, const IndexNames& names);
+std::vector<std::string> symbol_lines(const tile::Program& program, const IndexText& indices);
 
 // Where a value with lanes `own` stands among `lanes`: "[:, None]"; empty where nothing is to be said.
 std::string brackets(const std::vector<tile::Symbol>& own, const std::vector<tile::Symbol>& lanes);

@@ -18,7 +18,8 @@ std::string list(const std::vector<std::string>& texts) { return "[" + join(text
 
 }  // namespace
 
-TileWindows::TileWindows(const tile::Program& program, const IndexNames& names) : program_(program), names_(names) {
+TileWindows::TileWindows(const tile::Program& program, const IndexText& indices)
+    : program_(program), indices_(indices) {
   tile::for_each(program.body, [&](const Instruction& one) {
     if (one.kind == tile::Kind::kCopy || one.mode != tile::CopyMode::kBulk) return;
     const std::vector<Symbol> lanes = tile::box_of(program, one.access)->lanes;
@@ -29,7 +30,7 @@ TileWindows::TileWindows(const tile::Program& program, const IndexNames& names) 
     const std::string base = program.buffers[one.access.buffer].name + "_window";
     std::string name = base;
     const auto is_taken = [&](const Window& window) { return window.name == name; };
-    for (int number = 2; names.is_taken(name) || std::any_of(windows_.begin(), windows_.end(), is_taken); ++number)
+    for (int number = 2; indices.is_taken(name) || std::any_of(windows_.begin(), windows_.end(), is_taken); ++number)
       name = fmt::format("{}_{}", base, number);
     windows_.push_back({one.access.buffer, lanes, name, one.kind == tile::Kind::kStore});
   });
@@ -50,16 +51,15 @@ std::string TileWindows::shape_text(const Window& window) const {
 std::vector<std::string> TileWindows::arguments(const Window& window) const {
   const tile::Buffer& buffer = program_.buffers[window.buffer];
   std::vector<std::string> shape, strides;
-  for (const tile::Index& size : buffer.shape) shape.push_back(names_.spelled(size, {}));
-  for (const tile::Index& stride : tile::strides_of(buffer)) strides.push_back(names_.spelled(stride, {}));
+  for (const tile::Index& size : buffer.shape) shape.push_back(indices_.spelled(size, {}));
+  for (const tile::Index& stride : tile::strides_of(buffer)) strides.push_back(indices_.spelled(stride, {}));
   return {buffer.name, "shape=" + list(shape), "strides=" + list(strides), "block_shape=" + shape_text(window)};
 }
 
-std::string TileWindows::origin_text(const Instruction& access, bool named) const {
+std::string TileWindows::origin_text(const Instruction& access) const {
   std::vector<std::string> origin;
   const tile::Box box = *tile::box_of(program_, access.access);
-  for (const tile::Index& index : box.origin)
-    origin.push_back(names_.spelled(named ? names_.shortened(index) : index, {}));
+  for (const tile::Index& index : box.origin) origin.push_back(indices_.spelled(index, {}));
   return list(origin);
 }
 
@@ -68,14 +68,14 @@ std::string TileWindows::load_text(const Instruction& load) const {
   std::vector<std::string> widths;
   for (Symbol lane : window.lanes)
     if (lane >= 0) widths.push_back(std::to_string(tile::width_of(program_, lane)));
-  const std::string text = fmt::format("{}.load({})", window.name, origin_text(load, true));
+  const std::string text = fmt::format("{}.load({})", window.name, origin_text(load));
   return widths.size() == window.lanes.size() ? text : fmt::format("{}.reshape({})", text, join(widths, ", "));
 }
 
 std::string TileWindows::store_text(const Instruction& store, const std::string& tile) const {
   const Window& window = of(store);
   const bool is_whole = std::count(window.lanes.begin(), window.lanes.end(), -1) == 0;
-  return fmt::format("{}.store({}, {})", window.name, origin_text(store, true),
+  return fmt::format("{}.store({}, {})", window.name, origin_text(store),
                      is_whole ? tile : fmt::format("tl.reshape({}, {})", tile, shape_text(window)));
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "emit/triton/tile_names.hpp"
+#include "emit/triton/index_text.hpp"
 #include "tile/program.hpp"
 
 namespace kw::triton {
@@ -19,13 +19,13 @@ class TileWindows {
   };
 
   // Those of the program's bulk loads and stores: one for each buffer and shape of box.
-  TileWindows(const tile::Program& program, const IndexNames& names);
+  TileWindows(const tile::Program& program, const IndexText& indices);
 
   const std::vector<Window>& all() const { return windows_; }
   const Window& of(const tile::Instruction& access) const;
   std::string shape_text(const Window& window) const;  // of its boxes: "[64, 128]"
-  // Where the box lies: "[row_block * 16, 0]"; with names for its parts (IndexNames) if they are defined there.
-  std::string origin_text(const tile::Instruction& access, bool named = false) const;
+  // Where the box lies: "[row_block * 16, 0]".
+  std::string origin_text(const tile::Instruction& access) const;
   // The arguments of tl.make_tensor_descriptor.
   std::vector<std::string> arguments(const Window& window) const;
   // "x_window.load([row_block * 16, 0])", as a tile of the result's dimensions.
@@ -35,7 +35,7 @@ class TileWindows {
 
  private:
   const tile::Program& program_;
-  const IndexNames& names_;
+  const IndexText& indices_;
   std::vector<Window> windows_;
 };
 

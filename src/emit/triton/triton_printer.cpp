@@ -14,7 +14,6 @@
 #include "emit/triton/keep_mask.hpp"
 #include "emit/triton/launch.hpp"
 #include "emit/triton/refused_indices.hpp"
-#include "emit/triton/tile_names.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
@@ -70,8 +69,7 @@ struct Launchable {
   std::string_view fusion = "False";
 };
 
-Launchable launchable(const tile::Program& program) {
-  const tile::Program tiles = triton::with_python_names(program);
+Launchable launchable(const tile::Program& tiles) {
   Launchable one{.name = tiles.name,
                  .pointers = triton::pointers_of(tiles),
                  .looks_up = !triton::sizes_held_against(tiles).empty(),
