@@ -1,11 +1,12 @@
 // How a CPU runs one block of a tile program: which instructions share loops over lanes, and where every tile lives.
 // A printer of C++ spells this plan and decides nothing. `loop_text.hpp` prints it, `loop_verifier.hpp` checks it.
 //
-// Reading order: LaneBound → Product → LoopStep → TilePlace → LoopPlan.
+// Reading order: LaneBound → Product → PlaceStart → LoopStep → TilePlace → LoopPlan.
 #pragma once
 
 #include <cstdint>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "tile/program.hpp"
@@ -19,7 +20,6 @@ struct LaneBound {
   tile::Value value = tile::kNoValue;
 };
 
-// A loop over a lane, or one instruction. A block is a list of steps; a For and an If have blocks of their own.
 // How a dot is computed.
 struct Product {
   enum class Way {
@@ -32,6 +32,21 @@ struct Product {
   tile::Symbol column = -1;                 // the innermost lane of the result that only one operand has; -1: none
 };
 
+// A sum that is computed once before a step, of which accesses inside make their places.
+struct PlaceStart {
+  std::string name;
+  tile::Index index;
+  int after = -1;  // the start that it is added to, which another step around has computed; -1: none
+};
+
+// What is left of an access's place behind the start.
+struct LeftOfPlace {
+  const tile::Access* access;
+  int start;  // of the plan's
+  tile::Index rest;
+};
+
+// A loop over a lane, or one instruction. A block is a list of steps; a For and an If have blocks of their own.
 struct LoopStep {
   const tile::Instruction* instruction = nullptr;  // none: a loop over `lane`
   tile::Symbol lane = -1;
@@ -52,6 +67,8 @@ struct LoopStep {
   std::vector<const tile::Instruction*> folds;  // they begin before this loop and are complete behind it
   std::vector<const tile::Instruction*> scans;  // simple ones that go along this loop
   std::vector<tile::Value> declared;            // variables and arrays that are declared before this step
+  std::vector<int> starts;                      // of places, that are computed before this step
+  std::vector<LeftOfPlace> left;                // of accesses inside, behind starts
   Product product;                              // of a dot
   std::vector<LoopStep> body, otherwise_body;
 };
@@ -80,6 +97,7 @@ struct LoopPlan {
   std::vector<int> ranks;         // [symbol] of a lane: its place in the order of loops and memory (lane_order.hpp)
   std::vector<bool> is_repeated;  // [value] computed again wherever it is needed (repeated.hpp)
   std::vector<LoopStep> body;
+  std::vector<PlaceStart> starts;
   std::vector<TilePlace> places;  // [value]
   std::vector<int64_t> shared;    // [buffer] kShared: bytes from the beginning of the scratch memory
   int64_t scratch_bytes = 0;      // of each thread

@@ -33,7 +33,8 @@ class StepChecker {
         has_places_(!plan.places.empty()),
         made_(program.values.size()),
         made_in_(program.values.size()),
-        declared_(program.values.size()) {
+        declared_(program.values.size()),
+        started_(plan.starts.size()) {
     note_bodies(program.body);
   }
 
@@ -92,14 +93,43 @@ class StepChecker {
   // `yields`: what the body's owner takes at its end.
   void check_block(const std::vector<LoopStep>& steps, BodyPointer body, const std::vector<Value>& yields) {
     std::vector<Value> own;
+    const std::vector<bool> started = started_;
     for (const LoopStep& step : steps) {
       at_ = &step;
       for (Value value : step.declared) declare(value, own);
+      check_starts(step);
       if (step.instruction) check_instruction(step, body, own);
       else check_lane(step, body);
     }
     for (Value value : yields) use(value);
     for (Value value : own) declared_[value] = false;
+    started_ = started;
+  }
+
+  // Starts are sums of what is known before the step. With what is left they are places.
+  void check_starts(const LoopStep& step) {
+    for (const int start : step.starts) {
+      const PlaceStart& one = plan_.starts[start];
+      require(one.after < 0 || started_[one.after], "'{}' is added to what is computed elsewhere", one.name);
+      for (Symbol lane : tile::lanes_of(program_, one.index))
+        require(is_open(lane), "'{}' is computed outside a loop over '{}'", one.name, name_of_lane(lane));
+      std::vector<bool> used(program_.symbols.size());
+      kernel::collect_symbols(one.index, used);
+      for (size_t symbol = 0; symbol < used.size(); ++symbol)
+        require(!used[symbol] || program_.symbols[symbol].kind != tile::SymbolKind::kLoop ||
+                    std::count(variables_.begin(), variables_.end(), static_cast<Symbol>(symbol)) != 0,
+                "'{}' is computed outside the loop of '{}'", one.name, program_.symbols[symbol].name);
+      started_[start] = true;
+    }
+    for (const LeftOfPlace& left : step.left) {
+      const std::string& buffer = program_.buffers[left.access->buffer].name;
+      require(started_[left.start], "a place in '{}' has a start that is computed elsewhere", buffer);
+      tile::Index place = left.rest;
+      for (int start = left.start; start >= 0; start = plan_.starts[start].after)
+        place = place + plan_.starts[start].index;
+      require(place == tile::offset_of(program_, *left.access), "a place in '{}' is not its start and what is left",
+              buffer);
+    }
   }
 
   void declare(Value value, std::vector<Value>& own) {
@@ -210,7 +240,9 @@ class StepChecker {
     check_shared(step);
     if (one.kind == Kind::kFor) {
       for (Value value : one.arguments) make(value, own);
+      variables_.push_back(one.symbol);
       check_inside(step.body, &one.body, one.yields, step.known);
+      variables_.pop_back();
     } else if (one.kind == Kind::kIf) {
       check_inside(step.body, &one.body, one.yields, step.known);
       check_inside(step.otherwise_body, &one.otherwise_body, one.otherwise_yields, step.known);
@@ -304,11 +336,13 @@ class StepChecker {
   std::vector<bool> made_;                             // [value]
   std::vector<std::vector<const LoopStep*>> made_in_;  // [value] the loops over lanes around
   std::vector<bool> declared_;                         // [value]
+  std::vector<bool> started_;                          // [start]
   std::map<const Instruction*, BodyPointer> bodies_;
   std::map<const Instruction*, int> counts_;
   std::set<const Instruction*> begun_;
   std::set<Value> known_;              // comparisons that hold here
   std::vector<const LoopStep*> open_;  // loops over lanes around
+  std::vector<Symbol> variables_;      // of the others
   const LoopStep* at_ = nullptr;
 };
 

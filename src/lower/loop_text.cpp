@@ -83,6 +83,11 @@ class PlanPrinter {
     return kernel::print_index(index, words);
   }
 
+  std::string start_text(const PlaceStart& start) const {
+    const std::string before = start.after < 0 ? "" : plan_.starts[start.after].name + " + ";
+    return fmt::format("start {} = {}{}", start.name, before, index(start.index));
+  }
+
   std::string bounds(const std::vector<LaneBound>& list) const {
     return joined(list, [&](const LaneBound& bound) {
       std::string text = index(bound.dividend);
@@ -123,6 +128,7 @@ class PlanPrinter {
   void print_steps(const std::vector<LoopStep>& steps, int depth) {
     for (const LoopStep& step : steps) {
       if (!step.declared.empty()) line(depth, "declare " + values(step.declared));
+      for (const int start : step.starts) line(depth, start_text(plan_.starts[start]));
       line(depth, head(step));
       print_steps(step.body, depth + 1);
       if (step.otherwise_body.empty()) continue;

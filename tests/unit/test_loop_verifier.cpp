@@ -190,6 +190,32 @@ TEST(LoopVerifier, ValuesAreMadeAndDeclaredBeforeTheyAreUsed) {
   EXPECT_EQ(fold.fault(), "loops of tile program 'rows', '%c': '%total' is used before it is made");
 }
 
+TEST(LoopVerifier, StartsAreKnownBeforeTheirStepAndMakePlaces) {
+  Broken whole;
+  const std::string text = print_loops(whole.program, whole.plan);
+  EXPECT_NE(text.find("\n  start x_start = block * 4096\n  lane row"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n    start x_at_row = x_start + row * 64\n    lane column"), std::string::npos) << text;
+  Broken early;
+  std::swap(early.step("lane row").starts, early.step("lane row").body.front().starts);
+  EXPECT_EQ(early.fault(),
+            "loops of tile program 'rows', 'lane row = 4': 'x_at_row' is added to what is computed elsewhere");
+  const int first = whole.step("lane row").starts.front();
+  Broken outside;
+  tile::Index& start = outside.plan.starts[first].index;
+  start = start + kernel::symbol_index(outside.step("lane row").lane);
+  EXPECT_EQ(outside.fault(),
+            "loops of tile program 'rows', 'lane row = 4': 'x_start' is computed outside a loop over 'row'");
+  Broken variable;
+  variable.plan.starts[first].index = kernel::symbol_index(variable.step("for at").instruction->symbol);
+  EXPECT_NE(variable.fault().find("'x_start' is computed outside the loop of 'at'"), std::string::npos);
+  Broken beside;
+  beside.plan.starts[first].index = beside.plan.starts[first].index + tile::Index(1);
+  EXPECT_NE(beside.fault().find("a place in 'x' is not its start and what is left"), std::string::npos);
+  Broken missing;
+  missing.step("lane row").starts.clear();
+  EXPECT_NE(missing.fault().find("computed elsewhere"), std::string::npos) << missing.fault();
+}
+
 TEST(LoopVerifier, FoldsBeginBeforeLoopsOverTheirLanes) {
   Broken never;
   never.step("lane row").body.front().folds.clear();

@@ -12,86 +12,36 @@ namespace kw::cpu {
 using tile::Access;
 using tile::Index;
 using tile::Instruction;
-using tile::Kind;
 using tile::kNoValue;
 using tile::Symbol;
 using namespace precedence;
 
-namespace {
-
-// Shorter parts are written where they are used.
-constexpr size_t kShortestSum = 12;
-
-// The terms whose symbols are all known, before the loop of a variable (-1: none), and the others with the constant:
-// accesses that differ in it share the known.
-std::pair<Index, Index> split_by(const TileContext& at, const Index& index, Symbol loop) {
-  Index known, rest;
-  for (const kernel::IndexTerm& term : index.terms) {
-    Index one;
-    one.terms = {term};
-    const std::vector<Symbol> lanes = tile::lanes_of(at.text.program(), one);
-    const bool is_known = (loop < 0 || !kernel::uses(one, loop)) &&
-                          std::all_of(lanes.begin(), lanes.end(), [&](Symbol lane) { return at.is_open(lane); });
-    Index& part = is_known ? known : rest;
-    part = part + one;
+void TileAccesses::print_starts(const lower::LoopStep& loop) {
+  for (const int start : loop.starts) {
+    const lower::PlaceStart& one = plan_.starts[start];
+    const std::string before = one.after < 0 ? "" : starts_[one.after] + " + ";
+    starts_[start] = at_.text.fresh(one.name);
+    at_.out.line("const int64_t " + starts_[start] + " = " + before + at_.text.index(one.index).text + ";");
+    scope_.starts.push_back(start);
   }
-  rest = rest + Index(index.constant);
-  return {known, rest};
-}
-
-void collect(const lower::LoopStep& step, std::vector<const Access*>& accesses) {
-  if (step.instruction) {
-    const Instruction& one = *step.instruction;
-    if (one.kind == Kind::kLoad || one.kind == Kind::kStore || one.kind == Kind::kCopy) accesses.push_back(&one.access);
-    if (one.kind == Kind::kCopy) accesses.push_back(&one.destination);
-  }
-  for (const lower::LoopStep& inner : step.body) collect(inner, accesses);
-}
-
-}  // namespace
-
-void TileAccesses::prepare(const lower::LoopStep& loop) {
-  std::vector<const Access*> accesses;
-  collect(loop, accesses);
-  for (const Access* access : accesses) prepare(*access, loop.instruction ? loop.instruction->symbol : -1);
+  for (const lower::LeftOfPlace& left : loop.left) scope_.left[left.access] = &left;
 }
 
 void TileAccesses::leave(Scope scope) {
-  for (const auto& [sum, name] : scope_.named)
-    if (!scope.named.contains(sum)) at_.text.release(name);
+  for (size_t at = scope.starts.size(); at < scope_.starts.size(); ++at) at_.text.release(starts_[scope_.starts[at]]);
   scope_ = std::move(scope);
 }
 
-void TileAccesses::prepare(const Access& access, Symbol loop) {
-  const auto found = scope_.parts.find(&access);
-  Index index = tile::offset_of(at_.text.program(), access);
-  std::string start;
-  if (found != scope_.parts.end()) std::tie(index, start) = found->second;
-  auto [known, rest] = split_by(at_, index, loop);
-  if (known == Index(0) || (start.empty() && kernel::as_symbol(known))) return;
-  const std::string more = at_.text.index(known).text;
-  const std::string sum = start.empty() ? more : start + " + " + more;
-  if (sum.size() < kShortestSum) return;
-  std::string& name = scope_.named[sum];
-  if (name.empty()) {
-    const std::string& buffer = at_.text.program().buffers[access.buffer].name;
-    const bool is_first = loop >= 0 && scope_.named.size() == 1;
-    name = at_.text.fresh(is_first           ? "start"
-                          : at_.open.empty() ? buffer + "_start"
-                                             : buffer + "_at_" + at_.text.symbol(at_.open.back()));
-    at_.out.line("const int64_t " + name + " = " + sum + ";");
-  }
-  scope_.parts[&access] = {rest, name};
+std::pair<std::string, Index> TileAccesses::place_of(const Access& access) const {
+  const auto found = scope_.left.find(&access);
+  if (found == scope_.left.end()) return {"", tile::offset_of(at_.text.program(), access)};
+  return {starts_[found->second->start], found->second->rest};
 }
 
 std::string TileAccesses::element(const Access& access) {
-  const auto found = scope_.parts.find(&access);
-  Index index = tile::offset_of(at_.text.program(), access);
+  const auto [start, index] = place_of(access);
   std::vector<std::string> parts;
-  if (found != scope_.parts.end()) {
-    index = found->second.first;
-    parts.push_back(found->second.second);
-  }
+  if (!start.empty()) parts.push_back(start);
   const std::vector<Index> strides = tile::strides_of(at_.text.program().buffers[access.buffer]);
   for (size_t i = 0; i < access.coordinates.size(); ++i) {
     const tile::Value value = access.coordinates[i].value;
@@ -108,15 +58,10 @@ std::string TileAccesses::element(const Access& access) {
 }
 
 std::string TileAccesses::first(const Access& access, const std::vector<Symbol>& lanes) {
-  const auto found = scope_.parts.find(&access);
-  const auto at_start = [&](const Index& index) {
-    return kernel::substitute(
-        index, [&](Symbol symbol) { return tile::has_lane(lanes, symbol) ? Index(0) : kernel::symbol_index(symbol); },
-        at_.text.ranges());
-  };
-  Index index = at_start(found == scope_.parts.end() ? tile::offset_of(at_.text.program(), access)
-                                                     : found->second.first);
-  const std::string start = found == scope_.parts.end() ? "" : found->second.second;
+  const auto [start, rest] = place_of(access);
+  const Index index = kernel::substitute(
+      rest, [&](Symbol symbol) { return tile::has_lane(lanes, symbol) ? Index(0) : kernel::symbol_index(symbol); },
+      at_.text.ranges());
   std::string place = index == Index(0) && !start.empty() ? start : at_.text.index(index).text;
   if (!start.empty() && !(index == Index(0))) place = start + " + " + place;
   return "&" + at_.text.buffer(access.buffer) + "[" + place + "]";

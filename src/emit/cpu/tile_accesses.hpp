@@ -1,9 +1,9 @@
-// Loads, stores and copies of tile programs as C++; parts of their places are computed before the loops that share
-// them.
+// Loads, stores and copies of tile programs as C++.
 #pragma once
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "emit/cpu/tile_context.hpp"
@@ -12,15 +12,15 @@ namespace kw::cpu {
 
 class TileAccesses {
  public:
-  explicit TileAccesses(TileContext& at) : at_(at) {}
+  TileAccesses(TileContext& at, const lower::LoopPlan& plan) : at_(at), plan_(plan), starts_(plan.starts.size()) {}
 
-  // What its accesses need of the symbols that are known before the loop (over a lane, or a For), as names.
-  void prepare(const lower::LoopStep& loop);
+  // The starts of places that are computed before the loop.
+  void print_starts(const lower::LoopStep& loop);
 
-  // Names of a block end with it.
+  // What is left of places here, and the starts that have names. Those of a block end with it.
   struct Scope {
-    std::map<const tile::Access*, std::pair<tile::Index, std::string>> parts;
-    std::map<std::string, std::string> named;
+    std::map<const tile::Access*, const lower::LeftOfPlace*> left;
+    std::vector<int> starts;
   };
   Scope scope() const { return scope_; }
   void leave(Scope scope);
@@ -32,13 +32,16 @@ class TileAccesses {
   std::string first(const tile::Access& access, const std::vector<tile::Symbol>& lanes);
 
  private:
-  void prepare(const tile::Access& access, tile::Symbol loop);
+  // Of the access: the name of its start, or nothing, and what is added to it.
+  std::pair<std::string, tile::Index> place_of(const tile::Access& access) const;
   std::string element(const tile::Access& access);
   std::string condition(const tile::Instruction& one, bool unless_refused = false) const;
   Text otherwise(const tile::Instruction& one, DType dtype, DType held) const;
   void combine(const tile::Instruction& store, const std::string& place);
 
   TileContext& at_;
+  const lower::LoopPlan& plan_;
+  std::vector<std::string> starts_;  // [start] its name, while it has one
   Scope scope_;
 };
 

@@ -35,7 +35,7 @@ class TilePrinter {
       : program_(program),
         plan_(plan),
         at_(program_, plan_, helpers),
-        accesses_(at_),
+        accesses_(at_, plan),
         uses_(program.values.size()),
         users_(program.values.size()),
         holds_load_(program.values.size()),
@@ -230,7 +230,7 @@ class TilePrinter {
   void print_loop(const LoopStep& loop) {
     if (loop.moves) return print_moves(loop);
     if (loop.transposes) return print_transposition(loop);
-    accesses_.prepare(loop);
+    accesses_.print_starts(loop);
     const bool shared = loop.shared > 0;
     for (const Instruction* fold : loop.folds) begin_fold(at_, loop, *fold, shared);
     begin_scans(at_, loop);
@@ -268,7 +268,7 @@ class TilePrinter {
     const LoopStep& inner = outer.body[0];
     const Instruction& load = *inner.body[0].instruction;
     const Value value = inner.body.back().instruction->results[0];
-    accesses_.prepare(outer);
+    accesses_.print_starts(outer);
     const std::string place = at_.text.element_index(value, {{outer.lane, "0"}, {inner.lane, "0"}});
     const std::string rows = end_of(inner), columns = end_of(outer);
     at_.text.helpers().insert("transpose_tile");
@@ -451,11 +451,8 @@ class TilePrinter {
       next.emplace_back(loop.arguments[i], loop.yields[i]);
     }
     assign(at_, first, {step.declared.begin(), step.declared.end()});
-    const bool innermost = std::none_of(step.body.begin(), step.body.end(), [](const LoopStep& inner) {
-      return !inner.instruction || inner.instruction->kind == Kind::kFor;
-    });
     const TileAccesses::Scope scope = accesses_.scope();
-    if (innermost && !is_shared_) accesses_.prepare(step);
+    accesses_.print_starts(step);
     const Text end = end_of_for(at_, loop);
     print_pragma(step);
     const bool around = std::exchange(is_shared_, step.shared > 1);
