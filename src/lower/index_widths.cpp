@@ -27,6 +27,8 @@ void choose_index_widths(tile::Program& program) {
       SymbolInfo& named = program.symbols[one.symbol];
       named.dtype = uses_wide(named) || tile::leaves_32_bits(named.value, ranges) ? DType::i64 : DType::i32;
     }
+    if (one.mode == tile::CopyMode::kBulk && one.kind != tile::Kind::kCopy)
+      return;  // the copy engine takes coordinates
     for (tile::Access* access : {&one.access, &one.destination})
       access->wide = access->buffer >= 0 && tile::is_far(program, *access);
   });

@@ -61,8 +61,12 @@ constexpr Golden kCpuGoldens[] = {
 };
 
 // Behind the target's own steps of lowering.
+tile::Program triton_program(const tile::Program& program) {
+  return lower::lowered_by(triton_target().lowering_steps(), program)->program;
+}
+
 std::string triton_text(const tile::Program& program) {
-  return triton::print_tile_kernel(lower::lowered_by(triton_target().lowering_steps(), program)->program).source;
+  return triton::print_tile_kernel(triton_program(program)).source;
 }
 
 std::string cpu_text(const tile::Program& program) {
@@ -85,6 +89,13 @@ TEST(TilePrinters, WhatAGpuAloneHasReadsLikeTheGoldenFiles) {
     expect_golden(std::string(golden.name) + ".lowered", tile::print_program(program));
     expect_golden(std::string(golden.name) + ".triton", triton_text(program));
   }
+}
+
+TEST(TilePrinters, TheStepsOfAGpuLeaveProgramsLikeTheGoldenFiles) {
+  for (const std::string name : {"convolution", "softmax_online"})
+    for (const Golden& golden : kGoldens)
+      if (golden.name == name)
+        expect_golden(name + ".named", tile::print_program(triton_program(lowered(golden.kernel, golden.schedule))));
 }
 
 TEST(TilePrinters, WhatACpuAloneHasReadsLikeTheGoldenFiles) {
