@@ -27,11 +27,11 @@ bool is_plain(const LoopStep& step) {
 bool is_store(const LoopStep& step) { return step.instruction->kind == Kind::kStore; }
 bool is_load(const LoopStep& step) { return step.instruction->kind == Kind::kLoad; }
 
-using Place = std::vector<LoopStep>::iterator;
+using StepIterator = std::vector<LoopStep>::iterator;
 
-void order(Place first, Place end) {
+void order(StepIterator first, StepIterator end) {
   const auto last_load = std::find_if(std::make_reverse_iterator(end), std::make_reverse_iterator(first), is_load);
-  const Place loaded = last_load.base();
+  const StepIterator loaded = last_load.base();
   const bool reads_again = std::any_of(first, loaded, [&](const LoopStep& store) {
     return is_store(store) && std::any_of(first, loaded, [&](const LoopStep& load) {
              return is_load(load) && load.instruction->access.buffer == store.instruction->access.buffer;
@@ -41,8 +41,8 @@ void order(Place first, Place end) {
 }
 
 void order_loops(std::vector<LoopStep>& steps, bool in_loop) {
-  for (Place at = steps.begin(); at != steps.end();) {
-    const Place end = std::find_if_not(at, steps.end(), is_plain);
+  for (StepIterator at = steps.begin(); at != steps.end();) {
+    const StepIterator end = std::find_if_not(at, steps.end(), is_plain);
     if (in_loop) order(at, end);
     if (end == steps.end()) return;
     const bool is_loop = !end->instruction || end->instruction->kind == Kind::kFor;

@@ -24,12 +24,12 @@ bool meet(const std::set<Item>& left, const std::set<Item>& right) {
 }
 
 // What an instruction and its bodies read and write.
-struct Effects {
+struct MemoryEffects {
   std::set<Value> used, made;
   std::set<int> loaded, stored;  // buffers
 };
 
-void add_effects(const Instruction& one, Effects& effects) {
+void add_effects(const Instruction& one, MemoryEffects& effects) {
   for_each_use(one, [&](Value value, Use) { effects.used.insert(value); });
   effects.made.insert(one.results.begin(), one.results.end());
   if (one.kind == Kind::kLoad || one.kind == Kind::kCopy) effects.loaded.insert(one.access.buffer);
@@ -39,7 +39,7 @@ void add_effects(const Instruction& one, Effects& effects) {
   for (const Instruction& inner : one.otherwise_body) add_effects(inner, effects);
 }
 
-bool share_memory(const Effects& left, const Effects& right) {
+bool share_memory(const MemoryEffects& left, const MemoryEffects& right) {
   return meet(left.stored, right.stored) || meet(left.stored, right.loaded) || meet(left.loaded, right.stored);
 }
 
@@ -119,9 +119,9 @@ class TreeBuilder {
 
   // Is nothing loaded that is stored, too?
   bool is_apart(const List& list) const {
-    Effects all;
+    MemoryEffects all;
     for (const Instruction* one : list) {
-      const Effects& effects = effects_.at(one);
+      const MemoryEffects& effects = effects_.at(one);
       all.loaded.insert(effects.loaded.begin(), effects.loaded.end());
       all.stored.insert(effects.stored.begin(), effects.stored.end());
     }
@@ -186,19 +186,19 @@ class TreeBuilder {
   }
 
   bool depends_on(const Group& group, const Instruction& one) const {
-    const Effects& effects = effects_.at(&one);
+    const MemoryEffects& effects = effects_.at(&one);
     return std::any_of(group.members.begin(), group.members.end(), [&](const Instruction* before) {
-      const Effects& earlier = effects_.at(before);
+      const MemoryEffects& earlier = effects_.at(before);
       return meet(earlier.made, effects.used) || share_memory(earlier, effects);
     });
   }
 
   // An iteration may use what the same iteration made; what is folded over the lane is there only behind the loop.
   bool can_join(const Group& group, const Instruction& one) const {
-    const Effects& effects = effects_.at(&one);
+    const MemoryEffects& effects = effects_.at(&one);
     if (!fits_into_walk(group, one) || is_sort(one) != is_sort(*group.members[0])) return false;
     return std::all_of(group.members.begin(), group.members.end(), [&](const Instruction* before) {
-      const Effects& earlier = effects_.at(before);
+      const MemoryEffects& earlier = effects_.at(before);
       if (is_simple_scan(one) && is_simple_scan(*before) && one.from == before->from &&
           one.reversed != before->reversed)
         return false;
@@ -270,7 +270,7 @@ class TreeBuilder {
   const std::vector<int>& ranks_;
   const std::vector<bool>& is_repeated_;
   const Walks& walks_;
-  std::map<const Instruction*, Effects> effects_;
+  std::map<const Instruction*, MemoryEffects> effects_;
 };
 
 // With which loops folds and scans begin.

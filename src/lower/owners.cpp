@@ -22,7 +22,7 @@ using Body = std::vector<Instruction>;
 constexpr int64_t kMostThreads = 1 << 16;
 
 // Of the values that decide a place: how many there are, and the thread's own ones.
-struct Range {
+struct OwnedRange {
   int64_t reach = 0;
   std::string buffer;
   Value first = tile::kNoValue, end = tile::kNoValue;
@@ -78,7 +78,7 @@ class Owners {
     if (one.kind != Kind::kStore) return;
     const tile::Buffer& buffer = program_.buffers[one.access.buffer];
     const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program_);
-    Range& range = ranges_[place_of(one)];
+    OwnedRange& range = ranges_[place_of(one)];
     if (range.buffer.empty()) range.buffer = buffer.name;
     for (size_t i = 0; i < one.access.coordinates.size(); ++i) {
       const tile::Coordinate& at = one.access.coordinates[i];
@@ -98,7 +98,7 @@ class Owners {
     return is_wide ? wide : appender_.op(tile::ScalarOp::kCast, {wide}, name, {dtype, {}});
   }
 
-  void find_range(DType dtype, Range& range) {
+  void find_range(DType dtype, OwnedRange& range) {
     const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program_);
     const Index owner = kernel::symbol_index(owner_), owners = kernel::symbol_index(owners_), reach(range.reach);
     range.first = index(kernel::floor_divide(owner * reach, owners, ranges), dtype, range.buffer + "_first");
@@ -107,7 +107,7 @@ class Owners {
 
   // Is the place the thread's own? In the program's body.
   Value is_own(Value place) {
-    const Range& range = ranges_.at(place);
+    const OwnedRange& range = ranges_.at(place);
     const tile::TileType truth{DType::b1, program_.values[place].type.lanes};
     const Value begun = appender_.op(tile::ScalarOp::kGreaterEqual, {place, range.first}, "begun", truth),
                 inside = appender_.op(tile::ScalarOp::kLess, {place, range.end}, "inside", truth);
@@ -170,7 +170,7 @@ class Owners {
   tile::Program& program_;
   Appender appender_;
   tile::Symbol owners_ = -1, owner_ = -1;
-  std::map<Value, Range> ranges_;  // by the value that decides a place
+  std::map<Value, OwnedRange> ranges_;  // by the value that decides a place
 };
 
 }  // namespace

@@ -27,19 +27,19 @@ constexpr size_t kMostDimensions = 2;  // of a tile that the Triton printer stac
 constexpr int64_t kWidestBytes = 16;   // of one instruction's access
 
 // A part of a mask: index >= bound, index < bound, or, where it does not compare, a value.
-struct Condition {
+struct ElementCondition {
   Value value = kNoValue;
   bool compares = false;
   ScalarOp op = ScalarOp::kLess;
   Index index;
   int64_t bound = 0;
 
-  Condition moved_by(int64_t elements) const {
-    Condition moved = *this;
+  ElementCondition moved_by(int64_t elements) const {
+    ElementCondition moved = *this;
     moved.index.constant += elements;
     return moved;
   }
-  bool same(const Condition& other) const {
+  bool same(const ElementCondition& other) const {
     if (!compares || !other.compares) return value == other.value;
     return op == other.op && bound == other.bound && index == other.index;
   }
@@ -47,10 +47,10 @@ struct Condition {
 
 // Of all elements of a vector: as it is for the first, and with `moves`, by one more for each of the others.
 struct Joint {
-  Condition first;
+  ElementCondition first;
   bool moves = false;
 
-  Condition at(int64_t element) const { return moves ? first.moved_by(element) : first; }
+  ElementCondition at(int64_t element) const { return moves ? first.moved_by(element) : first; }
 };
 
 struct Vector {
@@ -197,7 +197,7 @@ class Widening {
 
   // --- Masks ---
 
-  void collect_conditions(Value mask, std::vector<Condition>& conditions) const {
+  void collect_conditions(Value mask, std::vector<ElementCondition>& conditions) const {
     if (mask == kNoValue) return;
     const Instruction* made = makers_[mask];
     const auto operand = [&](size_t place) { return makers_[made->operands[place]]; };
@@ -205,7 +205,7 @@ class Widening {
       for (Value part : made->operands) collect_conditions(part, conditions);
       return;
     }
-    Condition condition;
+    ElementCondition condition;
     condition.value = mask;
     if (made && made->kind == Kind::kOp && (made->op == ScalarOp::kLess || made->op == ScalarOp::kGreaterEqual) &&
         operand(0) && operand(1) && operand(0)->kind == Kind::kIndex && operand(1)->kind == Kind::kConstant) {
@@ -218,17 +218,17 @@ class Widening {
   }
 
   // Does it hold for all values of the symbols?
-  bool is_implied(const Condition& condition) const {
+  bool is_implied(const ElementCondition& condition) const {
     if (!condition.compares) return false;
     const kernel::Interval range = kernel::range_of(condition.index, ranges_);
     return condition.op == ScalarOp::kLess ? range.high < condition.bound : range.low >= condition.bound;
   }
 
   // Does it hold wherever the others do? A row's end is not asked of elements that a whole vector before it has.
-  bool follows(const Condition& condition, const std::vector<Condition>& others) const {
+  bool follows(const ElementCondition& condition, const std::vector<ElementCondition>& others) const {
     if (is_implied(condition)) return true;
     if (!condition.compares || condition.op != ScalarOp::kLess) return false;
-    return std::any_of(others.begin(), others.end(), [&](const Condition& other) {
+    return std::any_of(others.begin(), others.end(), [&](const ElementCondition& other) {
       if (!other.compares || other.op != ScalarOp::kLess) return false;
       for (const int64_t times : {int64_t{1}, int64_t{2}, kLoadLength}) {
         const auto beyond = kernel::as_constant(condition.index - other.index * Index(times));
@@ -240,17 +240,17 @@ class Widening {
 
   // Conditions that say for each of the elements there what its own mask does; nullopt where there are none.
   std::optional<std::vector<Joint>> joint_mask(const Vector& vector) const {
-    std::map<int64_t, std::vector<Condition>> own;
+    std::map<int64_t, std::vector<ElementCondition>> own;
     for (size_t element = 0; element < vector.elements.size(); ++element)
       if (vector.elements[element] >= 0)
         collect_conditions(access_at(vector.elements[element]).mask, own[static_cast<int64_t>(element)]);
-    const auto has = [&](int64_t element, const Condition& wanted) {
-      const std::vector<Condition>& all = own.at(element);
-      return std::any_of(all.begin(), all.end(), [&](const Condition& one) { return one.same(wanted); });
+    const auto has = [&](int64_t element, const ElementCondition& wanted) {
+      const std::vector<ElementCondition>& all = own.at(element);
+      return std::any_of(all.begin(), all.end(), [&](const ElementCondition& one) { return one.same(wanted); });
     };
     std::vector<Joint> joints;
     for (const auto& [element, conditions] : own)
-      for (const Condition& one : conditions) {
+      for (const ElementCondition& one : conditions) {
         if (std::any_of(joints.begin(), joints.end(), [&](const Joint& joint) { return joint.at(element).same(one); }))
           continue;
         std::vector<Joint> ways;
@@ -336,7 +336,7 @@ class Widening {
     const std::vector<Symbol> lanes = tile::lanes_of(program_, index);
     const Value left = emit(std::move(place), "position", {dtype, lanes}),
                 right = emit(std::move(bound), "constant", {dtype, {}});
-    Condition made = joint.first;
+    ElementCondition made = joint.first;
     made.index = index;
     conditions_.emplace_back(made, op(joint.first.op, left, right));
     return conditions_.back().second;
@@ -413,7 +413,7 @@ class Widening {
   bool stores_last_ = false;
   std::vector<Instruction> last_;
   std::map<int64_t, Symbol> lanes_;  // [length]
-  std::vector<std::pair<Condition, Value>> conditions_;
+  std::vector<std::pair<ElementCondition, Value>> conditions_;
   std::map<std::tuple<ScalarOp, Value, Value>, Value> masks_;
 };
 
