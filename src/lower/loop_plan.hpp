@@ -39,6 +39,13 @@ struct PlaceStart {
   int after = -1;  // the start that it is added to, which another step around has computed; -1: none
 };
 
+// Where loops over a lane end, if that is no number: it has a name, and is computed once before a step.
+struct NamedEnd {
+  tile::Symbol lane;  // of the first of them
+  tile::Index end;
+  bool whole_vectors;
+};
+
 // What is left of an access's place behind the start.
 struct LeftOfPlace {
   const tile::Access* access;
@@ -69,6 +76,8 @@ struct LoopStep {
   std::vector<tile::Value> declared;            // variables and arrays that are declared before this step
   std::vector<int> starts;                      // of places, that are computed before this step
   std::vector<LeftOfPlace> left;                // of accesses inside, behind starts
+  std::vector<int> named_ends;                  // that are computed before this loop: its own first
+  int end_name = -1;                            // of the plan's named ends, the loop's; -1: it ends at a number
   Product product;                              // of a dot
   std::vector<LoopStep> body, otherwise_body;
 };
@@ -98,6 +107,7 @@ struct LoopPlan {
   std::vector<bool> is_repeated;  // [value] computed again wherever it is needed (repeated.hpp)
   std::vector<LoopStep> body;
   std::vector<PlaceStart> starts;
+  std::vector<NamedEnd> named_ends;
   std::vector<TilePlace> places;  // [value]
   std::vector<int64_t> shared;    // [buffer] kShared: bytes from the beginning of the scratch memory
   int64_t scratch_bytes = 0;      // of each thread

@@ -34,7 +34,8 @@ class StepChecker {
         made_(program.values.size()),
         made_in_(program.values.size()),
         declared_(program.values.size()),
-        started_(plan.starts.size()) {
+        started_(plan.starts.size()),
+        ended_(plan.named_ends.size()) {
     note_bodies(program.body);
   }
 
@@ -93,17 +94,45 @@ class StepChecker {
   // `yields`: what the body's owner takes at its end.
   void check_block(const std::vector<LoopStep>& steps, BodyPointer body, const std::vector<Value>& yields) {
     std::vector<Value> own;
-    const std::vector<bool> started = started_;
+    const std::vector<bool> started = started_, ended = ended_;
     for (const LoopStep& step : steps) {
       at_ = &step;
       for (Value value : step.declared) declare(value, own);
       check_starts(step);
+      check_ends(step);
       if (step.instruction) check_instruction(step, body, own);
       else check_lane(step, body);
     }
     for (Value value : yields) use(value);
     for (Value value : own) declared_[value] = false;
     started_ = started;
+    ended_ = ended;
+  }
+
+  // Where the loop ends is known before it.
+  void check_ends(const LoopStep& step) {
+    for (const int end : step.named_ends) {
+      const std::string& lane = name_of_lane(plan_.named_ends[end].lane);
+      check_known(plan_.named_ends[end].end, "the end of '" + lane + "'");
+      ended_[end] = true;
+    }
+    if (step.end_name < 0) return;
+    const NamedEnd& end = plan_.named_ends[step.end_name];
+    require(ended_[step.end_name], "the loop's end is computed elsewhere");
+    require(end.end == step.end && end.whole_vectors == step.whole_vectors,
+            "the loop's end is named as another one is");
+  }
+
+  // Are the symbols of the index those of loops around?
+  void check_known(const tile::Index& index, const std::string& what) const {
+    for (Symbol lane : tile::lanes_of(program_, index))
+      require(is_open(lane), "{} is computed outside a loop over '{}'", what, name_of_lane(lane));
+    std::vector<bool> used(program_.symbols.size());
+    kernel::collect_symbols(index, used);
+    for (size_t symbol = 0; symbol < used.size(); ++symbol)
+      require(!used[symbol] || program_.symbols[symbol].kind != tile::SymbolKind::kLoop ||
+                  std::count(variables_.begin(), variables_.end(), static_cast<Symbol>(symbol)) != 0,
+              "{} is computed outside the loop of '{}'", what, program_.symbols[symbol].name);
   }
 
   // Starts are sums of what is known before the step. With what is left they are places.
@@ -111,14 +140,7 @@ class StepChecker {
     for (const int start : step.starts) {
       const PlaceStart& one = plan_.starts[start];
       require(one.after < 0 || started_[one.after], "'{}' is added to what is computed elsewhere", one.name);
-      for (Symbol lane : tile::lanes_of(program_, one.index))
-        require(is_open(lane), "'{}' is computed outside a loop over '{}'", one.name, name_of_lane(lane));
-      std::vector<bool> used(program_.symbols.size());
-      kernel::collect_symbols(one.index, used);
-      for (size_t symbol = 0; symbol < used.size(); ++symbol)
-        require(!used[symbol] || program_.symbols[symbol].kind != tile::SymbolKind::kLoop ||
-                    std::count(variables_.begin(), variables_.end(), static_cast<Symbol>(symbol)) != 0,
-                "'{}' is computed outside the loop of '{}'", one.name, program_.symbols[symbol].name);
+      check_known(one.index, "'" + one.name + "'");
       started_[start] = true;
     }
     for (const LeftOfPlace& left : step.left) {
@@ -337,6 +359,7 @@ class StepChecker {
   std::vector<std::vector<const LoopStep*>> made_in_;  // [value] the loops over lanes around
   std::vector<bool> declared_;                         // [value]
   std::vector<bool> started_;                          // [start]
+  std::vector<bool> ended_;                            // [named end]
   std::map<const Instruction*, BodyPointer> bodies_;
   std::map<const Instruction*, int> counts_;
   std::set<const Instruction*> begun_;

@@ -88,6 +88,11 @@ class PlanPrinter {
     return fmt::format("start {} = {}{}", start.name, before, index(start.index));
   }
 
+  std::string end_text(const NamedEnd& end) const {
+    return fmt::format("end {} = {}{}", program_.symbols[end.lane].name, index(end.end),
+                       end.whole_vectors ? " whole_vectors" : "");
+  }
+
   std::string bounds(const std::vector<LaneBound>& list) const {
     return joined(list, [&](const LaneBound& bound) {
       std::string text = index(bound.dividend);
@@ -129,6 +134,7 @@ class PlanPrinter {
     for (const LoopStep& step : steps) {
       if (!step.declared.empty()) line(depth, "declare " + values(step.declared));
       for (const int start : step.starts) line(depth, start_text(plan_.starts[start]));
+      for (const int end : step.named_ends) line(depth, end_text(plan_.named_ends[end]));
       line(depth, head(step));
       print_steps(step.body, depth + 1);
       if (step.otherwise_body.empty()) continue;

@@ -216,6 +216,37 @@ TEST(LoopVerifier, StartsAreKnownBeforeTheirStepAndMakePlaces) {
   EXPECT_NE(missing.fault().find("computed elsewhere"), std::string::npos) << missing.fault();
 }
 
+TEST(LoopVerifier, EndsAreComputedBeforeTheirLoops) {
+  constexpr const char* kEnding = R"(program ending {
+  grid block = 2
+  lane row = 4
+  launch warps 4
+  buffer x: f32[6] input
+  buffer y: f32[6] output
+  %at: i32[row] = index block * 4 + row
+  %six: i32 = constant 6
+  %inside: b1[row] = less %at, %six
+  %a: f32[row] = load x[block * 4 + row] where %inside otherwise 0.0
+  %b: f32[row] = exp %a
+  store y[block * 4 + row] <- %b where %inside
+}
+)";
+  Broken whole(kEnding);
+  const std::string text = print_loops(whole.program, whole.plan);
+  EXPECT_NE(text.find("\n  end row = -4 * block + 6\n  lane row = 4 to"), std::string::npos) << text;
+  EXPECT_EQ(whole.fault(), "");
+  Broken missing(kEnding);
+  missing.step("lane row").named_ends.clear();
+  EXPECT_NE(missing.fault().find("the loop's end is computed elsewhere"), std::string::npos) << missing.fault();
+  Broken other(kEnding);
+  other.plan.named_ends[0].end = other.plan.named_ends[0].end + tile::Index(1);
+  EXPECT_NE(other.fault().find("the loop's end is named as another one is"), std::string::npos) << other.fault();
+  Broken outside(kEnding);
+  outside.plan.named_ends[0].end = kernel::symbol_index(outside.step("lane row").lane);
+  EXPECT_NE(outside.fault().find("the end of 'row' is computed outside a loop over 'row'"), std::string::npos)
+      << outside.fault();
+}
+
 TEST(LoopVerifier, FoldsBeginBeforeLoopsOverTheirLanes) {
   Broken never;
   never.step("lane row").body.front().folds.clear();

@@ -39,6 +39,7 @@ class TilePrinter {
         uses_(program.values.size()),
         users_(program.values.size()),
         holds_load_(program.values.size()),
+        ends_(plan.named_ends.size()),
         refuses_(refuses_indices(program)) {
     for (size_t value = 0; value < plan_.places.size(); ++value) {
       const Value storage = plan_.places[value].storage;
@@ -190,7 +191,6 @@ class TilePrinter {
   // `ends_loop`: nothing follows the block in the loop around it.
   void print_block(const std::vector<LoopStep>& steps, bool ends_loop = false) {
     const TileAccesses::Scope scope = accesses_.scope();
-    const std::map<std::string, std::string> ends = ends_;
     const std::set<const Instruction*> around = std::move(here_);
     here_.clear();
     for (const LoopStep& step : steps)
@@ -205,7 +205,6 @@ class TilePrinter {
     }
     here_ = around;
     accesses_.leave(scope);
-    ends_ = ends;
   }
 
   // Variables that a fold or a loop begins with are declared where they begin.
@@ -234,8 +233,10 @@ class TilePrinter {
     const bool shared = loop.shared > 0;
     for (const Instruction* fold : loop.folds) begin_fold(at_, loop, *fold, shared);
     begin_scans(at_, loop);
-    const std::string begin = bound_text(at_, loop, loop.begins, "0", true), end = end_of(loop);
-    name_ends(loop.body, loop.lane);
+    const std::string begin = bound_text(at_, loop, loop.begins, "0", true);
+    print_ends(loop, true);
+    const std::string end = end_of(loop);
+    print_ends(loop, false);
     if (shared || loop.simd)
       at_.out.line(std::string("#pragma omp") + (shared ? " parallel for" : "") + (loop.simd ? " simd" : "") +
                    reduction_clauses(at_, loop, shared) + (shared ? " num_threads(threads) schedule(static)" : ""));
@@ -251,6 +252,7 @@ class TilePrinter {
   }
 
   void print_moves(const LoopStep& loop) {
+    print_ends(loop, true);
     const std::string count = end_of(loop);
     for (const LoopStep& step : loop.body) {
       if (step.instruction->kind != Kind::kStore) continue;
@@ -270,6 +272,8 @@ class TilePrinter {
     const Value value = inner.body.back().instruction->results[0];
     accesses_.print_starts(outer);
     const std::string place = at_.text.element_index(value, {{outer.lane, "0"}, {inner.lane, "0"}});
+    print_ends(outer, false);
+    print_ends(outer, true);
     const std::string rows = end_of(inner), columns = end_of(outer);
     at_.text.helpers().insert("transpose_tile");
     at_.out.line(fmt::format("transpose_tile({}, {}, {}, {}, {}, {});",
@@ -279,39 +283,37 @@ class TilePrinter {
                              at_.text.stride(value, outer.lane), rows, columns));
   }
 
-  // Of loops inside, where no iteration of this one has another.
-  void name_ends(const std::vector<LoopStep>& steps, Symbol lane) {
-    for (const LoopStep& step : steps)
-      if (!step.instruction && !kernel::uses(step.end, lane)) end_of_lane(step), name_ends(step.body, lane);
-  }
-
   std::string end_of(const LoopStep& loop) { return bound_text(at_, loop, loop.ends, end_of_lane(loop), false); }
 
-  std::string end_of_lane(const LoopStep& loop) {
+  std::string end_of_lane(const LoopStep& loop) const {
+    if (loop.end_name >= 0) return ends_[loop.end_name];
     const int64_t width = at_.text.width(loop.lane);
-    if (!loop.ends_early) return std::to_string(width);
-    if (loop.whole_vectors) {
-      at_.text.helpers().insert("whole_vectors");
-      return named_end(loop.lane, "constexpr", "whole_vectors(" + at_.text.index(loop.end).text + ")");
-    }
-    if (const auto number = kernel::as_constant(loop.end)) return std::to_string(std::min(*number, width));
-    // g++ does two iterations of a loop around at once only where the length is a difference of ends.
-    const tile::Index start = tile::Index(loop.end.constant) - loop.end;
-    const bool follows_a_loop = kernel::as_symbol(start).has_value();
-    const std::string text = follows_a_loop
-                                 ? fmt::format("std::min<int64_t>({0} + {1}, {2}) - {0}", at_.text.index(start).text,
-                                               width, loop.end.constant)
-                                 : fmt::format("std::min<int64_t>({}, {})", width, at_.text.index(loop.end).text);
-    return named_end(loop.lane, "const", text);
+    return std::to_string(loop.ends_early ? std::min(loop.end.constant, width) : width);
   }
 
-  const std::string& named_end(Symbol lane, const char* constant, const std::string& text) {
-    std::string& name = ends_[text];
-    if (name.empty()) {
-      name = at_.text.fresh(at_.text.symbol(lane) + "_end");
-      at_.out.line(fmt::format("{} int64_t {} = {};", constant, name, text));
+  // Ends that are computed before the loop: its own, or those of loops inside.
+  void print_ends(const LoopStep& loop, bool own) {
+    for (const int end : loop.named_ends) {
+      if ((end == loop.end_name) != own) continue;
+      const lower::NamedEnd& one = plan_.named_ends[end];
+      ends_[end] = at_.text.fresh(at_.text.symbol(one.lane) + "_end");
+      at_.out.line(
+          fmt::format("{} int64_t {} = {};", one.whole_vectors ? "constexpr" : "const", ends_[end], text_of(one)));
     }
-    return name;
+  }
+
+  std::string text_of(const lower::NamedEnd& named) {
+    const std::string end = at_.text.index(named.end).text;
+    if (named.whole_vectors) {
+      at_.text.helpers().insert("whole_vectors");
+      return "whole_vectors(" + end + ")";
+    }
+    // g++ does two iterations of a loop around at once only where the length is a difference of ends.
+    const int64_t width = at_.text.width(named.lane);
+    const tile::Index start = tile::Index(named.end.constant) - named.end;
+    if (!kernel::as_symbol(start)) return fmt::format("std::min<int64_t>({}, {})", width, end);
+    return fmt::format("std::min<int64_t>({0} + {1}, {2}) - {0}", at_.text.index(start).text, width,
+                       named.end.constant);
   }
 
   void print(const LoopStep& step) {
@@ -521,10 +523,10 @@ class TilePrinter {
   std::vector<bool> holds_load_;           // [value] is a load written where it is used, in its text?
   std::vector<Value> unread_;              // of these, what nothing has used yet
   std::map<Value, const Instruction*> loads_;
-  std::set<const Instruction*> here_;        // of the block that is printed
-  std::set<Value> shared_;                   // arrays of several values
-  std::map<std::string, std::string> ends_;  // of loops, by what they are
-  bool is_shared_ = false;                   // within a loop that threads share with the next one
+  std::set<const Instruction*> here_;  // of the block that is printed
+  std::set<Value> shared_;             // arrays of several values
+  std::vector<std::string> ends_;      // [named end]
+  bool is_shared_ = false;             // within a loop that threads share with the next one
   const bool refuses_;
 };
 

@@ -11,6 +11,7 @@
 #include "lower/loop_marks.hpp"
 #include "lower/loop_plan.hpp"
 #include "lower/loop_tree.hpp"
+#include "lower/named_ends.hpp"
 #include "lower/packed.hpp"
 #include "lower/place_starts.hpp"
 #include "lower/positions.hpp"
@@ -51,6 +52,7 @@ constexpr lower::TargetStep kSteps[] = {
     {"packed", [](Lowered& made) { lower::pack(made.program, made.loops->places); }},
     {"loop-ends", [](Lowered& made) { lower::end_loops(made.ends, made.loops->body); }},
     {"first-places", [](Lowered& made) { lower::end_after_first_places(made.program, *made.loops); }},
+    {"name-ends", [](Lowered& made) { lower::name_ends(made.program, *made.loops); }},
     {"hoist-starts", [](Lowered& made) { lower::hoist_starts(made.program, *made.loops); }},
 };
 
@@ -60,7 +62,7 @@ std::span<const lower::TargetStep> lowering_steps() { return kSteps; }
 
 std::unique_ptr<const Lowered> priced_loops(const tile::Program& program) {
   auto made = std::make_unique<Lowered>(program);
-  for (const lower::TargetStep& step : lowering_steps().subspan(1, std::size(kSteps) - 2)) step.run(*made);
+  for (const lower::TargetStep& step : lowering_steps().subspan(1, std::size(kSteps) - 3)) step.run(*made);
   return made;
 }
 

@@ -12,8 +12,8 @@ namespace kw::cpu {
 // (lower/loop_plan.hpp), which the printer spells.
 std::span<const lower::TargetStep> lowering_steps();
 
-// The loops of a program that is only priced, and keeps its masks: all steps but the first and the last, which costs
-// nothing to leave out. Not verified.
+// The loops of a program that is only priced, and keeps its masks: all steps but the first, and but the last two, which
+// the price does not depend on. Not verified.
 std::unique_ptr<const lower::Lowered> priced_loops(const tile::Program& program);
 
 }  // namespace kw::cpu
