@@ -66,48 +66,49 @@ ExprId ExprTable::insert(Kernel& kernel, Expr expr) {
   return id;
 }
 
-Builder::Builder(std::string name, std::string doc) {
-  kernel_.name = std::move(name);
-  kernel_.doc = std::move(doc);
+Builder::Builder(std::string name, std::string doc) : own_(std::make_unique<Kernel>()), kernel_(own_.get()) {
+  kernel_->name = std::move(name);
+  kernel_->doc = std::move(doc);
 }
 
 Symbol Builder::size(std::string name, SymbolRange range) {
-  kernel_.symbols.push_back({std::move(name), SymbolKind::kSize, range, {}, false});
-  return static_cast<Symbol>(kernel_.symbols.size()) - 1;
+  kernel_->symbols.push_back({std::move(name), SymbolKind::kSize, range, {}, false});
+  return static_cast<Symbol>(kernel_->symbols.size()) - 1;
 }
 
 Symbol Builder::axis(std::string name, Index extent, bool ordered) {
-  const std::vector<SymbolRange> ranges = ranges_of(kernel_);
+  const std::vector<SymbolRange> ranges = ranges_of(*kernel_);
   const int64_t last = std::max<int64_t>(range_of(extent, ranges).high - 1, 0);
-  kernel_.symbols.push_back({std::move(name), SymbolKind::kAxis, {0, last, 1}, std::move(extent), ordered});
-  return static_cast<Symbol>(kernel_.symbols.size()) - 1;
+  kernel_->symbols.push_back({std::move(name), SymbolKind::kAxis, {0, last, 1}, std::move(extent), ordered});
+  return static_cast<Symbol>(kernel_->symbols.size()) - 1;
 }
 
 int Builder::buffer(std::string name, DType dtype, std::vector<Index> shape, BufferRole role,
                     std::vector<Index> strides) {
-  kernel_.buffers.push_back({std::move(name), dtype, std::move(shape), std::move(strides), role});
-  return static_cast<int>(kernel_.buffers.size()) - 1;
+  kernel_->buffers.push_back({std::move(name), dtype, std::move(shape), std::move(strides), role});
+  return static_cast<int>(kernel_->buffers.size()) - 1;
 }
 
-ExprId Builder::add(Expr expr) {
+ExprId Builder::insert(Expr expr) {
   std::sort(expr.axes.begin(), expr.axes.end());
-  return table_.insert(kernel_, std::move(expr));
+  return table_.insert(*kernel_, std::move(expr));
 }
 
 ExprId Builder::constant(DType dtype, double number) {
-  KW_ASSERT(is_floating(dtype), "a constant with a fraction of an integral type");
+  if (dtype == DType::b1) return constant(dtype, int64_t{number != 0.0});
+  if (!is_floating(dtype)) return constant(dtype, static_cast<int64_t>(number));
   Expr expr;
   expr.dtype = dtype;
   expr.number = number;
-  return add(std::move(expr));
+  return insert(std::move(expr));
 }
 
 ExprId Builder::constant(DType dtype, int64_t integer) {
   if (is_floating(dtype)) return constant(dtype, static_cast<double>(integer));
   Expr expr;
   expr.dtype = dtype;
-  expr.integer = integer;
-  return add(std::move(expr));
+  expr.integer = dtype == DType::b1 ? integer != 0 : integer;
+  return insert(std::move(expr));
 }
 
 ExprId Builder::index(Index index, DType dtype) {
@@ -116,68 +117,81 @@ ExprId Builder::index(Index index, DType dtype) {
   expr.kind = ExprKind::kIndex;
   expr.dtype = dtype;
   expr.index = std::move(index);
-  return add(std::move(expr));
+  return insert(std::move(expr));
 }
 
 ExprId Builder::load(Access access) {
   Expr expr;
   expr.kind = ExprKind::kLoad;
-  expr.dtype = kernel_.buffers[access.buffer].dtype;
+  expr.dtype = kernel_->buffers[access.buffer].dtype;
   expr.access = std::move(access);
-  return add(std::move(expr));
+  return insert(std::move(expr));
+}
+
+DType Builder::dtype_of(ScalarOp op, const std::vector<ExprId>& operands) const {
+  KW_ASSERT(op != ScalarOp::kCast, "a cast needs its type");
+  return is_predicate(op) ? DType::b1 : dtype(operands[op == ScalarOp::kSelect ? 1 : 0]);
+}
+
+ExprId Builder::operation(ScalarOp op, DType dtype, std::vector<ExprId> operands) {
+  Expr expr;
+  expr.kind = ExprKind::kOp;
+  expr.op = op;
+  expr.dtype = dtype;
+  expr.operands = std::move(operands);
+  return insert(std::move(expr));
 }
 
 ExprId Builder::op(ScalarOp op, std::vector<ExprId> operands) {
-  KW_ASSERT(op != ScalarOp::kCast, "a cast needs its type");
-  const Expr& first = kernel_.exprs[operands[op == ScalarOp::kSelect ? 1 : 0]];
   if (operands.size() == 2) {
-    const Expr& second = kernel_.exprs[operands[1]];
-    const std::vector<SymbolRange> ranges = ranges_of(kernel_);
+    const Expr &first = expr(operands[0]), &second = expr(operands[1]);
+    const std::vector<SymbolRange> ranges = ranges_of(*kernel_);
     const auto left = index_of(first), right = index_of(second);
     if (left && right && first.dtype == second.dtype)
       if (const auto index = combined(op, *left, *right, ranges); index && fits(*index, first.dtype, ranges))
         return this->index(*index, first.dtype);
   }
-  Expr expr;
-  expr.kind = ExprKind::kOp;
-  expr.op = op;
-  expr.dtype = is_predicate(op) ? DType::b1 : first.dtype;
-  expr.operands = std::move(operands);
-  return add(std::move(expr));
+  const DType dtype = dtype_of(op, operands);
+  return operation(op, dtype, std::move(operands));
 }
 
 ExprId Builder::cast(DType dtype, ExprId operand) {
-  if (kernel_.exprs[operand].dtype == dtype) return operand;
-  Expr expr;
-  expr.kind = ExprKind::kOp;
-  expr.op = ScalarOp::kCast;
-  expr.dtype = dtype;
-  expr.operands = {operand};
-  return add(std::move(expr));
+  return this->dtype(operand) == dtype ? operand : operation(ScalarOp::kCast, dtype, {operand});
 }
 
-ExprId Builder::reduce(ReduceOp reduce, std::vector<ExprId> operands, std::vector<Symbol> axes, int component) {
+ExprId Builder::both(ExprId a, ExprId b) {
+  if (a == kNoExpr || b == kNoExpr) return a == kNoExpr ? b : a;
+  return op(ScalarOp::kLogicalAnd, {a, b});
+}
+
+ExprId Builder::select(ExprId condition, ExprId yes, ExprId no) {
+  return condition == kNoExpr ? yes : op(ScalarOp::kSelect, {condition, yes, no});
+}
+
+ExprId Builder::reduce(ReduceOp reduce, std::vector<ExprId> operands, std::vector<Symbol> axes, int component,
+                       ExprId mask) {
   Expr expr;
   expr.kind = ExprKind::kReduce;
   expr.reduce = reduce;
   const bool places = reduce == ReduceOp::kArgMax || reduce == ReduceOp::kArgMin;
-  expr.dtype = places ? DType::i64 : kernel_.exprs[operands[0]].dtype;
+  expr.dtype = places ? DType::i64 : kernel_->exprs[operands[0]].dtype;
   expr.component = component;
+  expr.access.mask = mask;
   expr.operands = std::move(operands);
   expr.axes = std::move(axes);
-  return add(std::move(expr));
+  return insert(std::move(expr));
 }
 
 ExprId Builder::dot(ExprId left, ExprId right, std::vector<Symbol> axes, Precision precision) {
   Expr expr;
   expr.kind = ExprKind::kDot;
-  expr.dtype = accumulator_of(kernel_.exprs[left].dtype);
+  expr.dtype = accumulator_of(kernel_->exprs[left].dtype);
   if (expr.dtype == DType::i64) expr.dtype = DType::i32;
-  if (is_eight_bit_float(kernel_.exprs[left].dtype)) expr.dtype = DType::f32;
+  if (is_eight_bit_float(kernel_->exprs[left].dtype)) expr.dtype = DType::f32;
   expr.operands = {left, right};
   expr.axes = std::move(axes);
   expr.precision = precision;
-  return add(std::move(expr));
+  return insert(std::move(expr));
 }
 
 ExprId Builder::scan(ReduceOp reduce, std::vector<ExprId> operands, Symbol axis, bool reversed, int component,
@@ -188,55 +202,55 @@ ExprId Builder::scan(ReduceOp reduce, std::vector<ExprId> operands, Symbol axis,
   expr.component = component;
   expr.integer = first;
   const bool place = reduce == ReduceOp::kArgMax || reduce == ReduceOp::kArgMin;
-  expr.dtype = place ? DType::i64 : kernel_.exprs[operands[static_cast<size_t>(component)]].dtype;
+  expr.dtype = place ? DType::i64 : kernel_->exprs[operands[static_cast<size_t>(component)]].dtype;
   expr.operands = std::move(operands);
   expr.axes = {axis};
   expr.reversed = reversed;
-  return add(std::move(expr));
+  return insert(std::move(expr));
 }
 
 int Builder::state(std::string name, DType dtype, std::vector<Symbol> axes, Symbol along, ExprId initial) {
-  kernel_.states.push_back({std::move(name), dtype, std::move(axes), along, initial, kNoExpr});
-  return static_cast<int>(kernel_.states.size()) - 1;
+  kernel_->states.push_back({std::move(name), dtype, std::move(axes), along, initial, kNoExpr});
+  return static_cast<int>(kernel_->states.size()) - 1;
 }
 
 ExprId Builder::previous(int state, std::vector<Index> coordinates) {
   Expr expr;
   expr.kind = ExprKind::kState;
   expr.state = state;
-  expr.dtype = kernel_.states[state].dtype;
+  expr.dtype = kernel_->states[state].dtype;
   for (Index& index : coordinates) expr.access.coordinates.push_back({std::move(index), kNoExpr});
-  return add(std::move(expr));
+  return insert(std::move(expr));
 }
 
-void Builder::set_next(int state, ExprId next) { kernel_.states[state].next = next; }
+void Builder::set_next(int state, ExprId next) { kernel_->states[state].next = next; }
 
 ExprId Builder::named(std::string name, ExprId expr) {
-  kernel_.exprs[expr].name = std::move(name);
+  kernel_->exprs[expr].name = std::move(name);
   return expr;
 }
 
 void Builder::store(Access access, ExprId value, std::vector<Symbol> over) {
-  kernel_.stores.push_back({std::move(access), value, false, {}, std::move(over)});
+  kernel_->stores.push_back({std::move(access), value, false, {}, std::move(over)});
 }
 
 void Builder::combine(ReduceOp reduce, Access access, ExprId value, std::vector<Symbol> over) {
-  kernel_.stores.push_back({std::move(access), value, true, reduce, std::move(over)});
+  kernel_->stores.push_back({std::move(access), value, true, reduce, std::move(over)});
 }
 
 std::vector<ExprId> Builder::drop_unused() {
-  std::vector<ExprId> place = kernel::drop_unused(kernel_);
+  std::vector<ExprId> place = kernel::drop_unused(*kernel_);
   table_ = {};
   std::vector<Expr> exprs;
-  exprs.swap(kernel_.exprs);
-  for (Expr& expr : exprs) table_.insert(kernel_, std::move(expr));
+  exprs.swap(kernel_->exprs);
+  for (Expr& expr : exprs) table_.insert(*kernel_, std::move(expr));
   return place;
 }
 
 Kernel Builder::finish() {
-  kernel::drop_unused(kernel_);
-  check(kernel_);
-  return std::move(kernel_);
+  kernel::drop_unused(*kernel_);
+  check(*kernel_);
+  return std::move(*kernel_);
 }
 
 }  // namespace kw::kernel

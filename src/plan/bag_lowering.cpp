@@ -9,30 +9,30 @@ double value_outside(const Bags& bags) {
 }
 
 ExprId lower_bag(const BagContext& c) {
-  KernelBuilder& build = c.build;
+  GroupBuilder& build = c.build;
   const DType dtype = build.dtype(c.value);
   const bool pads = c.bags.padding >= 0;
   ExprId counts = kNoExpr, value = c.value;
   if (pads) {
-    counts = build.compare(ScalarOp::kNotEqual, build.index(c.element.row, DType::i32),
-                           build.integer(c.bags.padding, DType::i32));
+    counts = build.op(ScalarOp::kNotEqual,
+                      {build.index(c.element.row, DType::i32), build.constant(DType::i32, c.bags.padding)});
     if (const ExprId inside = build.all_of(c.element.guards); inside != kNoExpr)
-      counts = build.op(ScalarOp::kLogicalAnd, DType::b1, {inside, counts});
+      counts = build.op(ScalarOp::kLogicalAnd, {inside, counts});
     build.name(counts, "counts");
-    value = build.select(counts, value, build.constant(value_outside(c.bags), dtype));
+    value = build.select(counts, value, build.constant(dtype, value_outside(c.bags)));
   }
   if (c.weight != kNoExpr) value = build.mul(value, c.weight);
-  if (c.bags.mode == Bags::Mode::kSum) return build.reduce(ReduceOp::kSum, dtype, {value});
+  if (c.bags.mode == Bags::Mode::kSum) return build.reduce(ReduceOp::kSum, {value});
   ExprId count = build.sub(build.index(c.element.end, DType::i32), build.index(c.element.start, DType::i32));
   if (pads)
-    count = build.reduce(ReduceOp::kSum, DType::i32,
-                         {build.select(counts, build.integer(1, DType::i32), build.integer(0, DType::i32))});
+    count = build.reduce(ReduceOp::kSum,
+                         {build.select(counts, build.constant(DType::i32, 1), build.constant(DType::i32, 0))});
   build.name(count, "count");
   if (c.bags.mode == Bags::Mode::kMean)
-    return build.div(build.reduce(ReduceOp::kSum, dtype, {value}),
-                     build.cast(build.binary(ScalarOp::kMaximum, count, build.integer(1, DType::i32)), dtype));
-  const ExprId some = build.compare(ScalarOp::kGreater, count, build.integer(0, DType::i32));
-  return build.select(some, build.reduce(ReduceOp::kMax, dtype, {value}), build.constant(0.0, dtype));
+    return build.div(build.reduce(ReduceOp::kSum, {value}),
+                     build.cast(dtype, build.op(ScalarOp::kMaximum, {count, build.constant(DType::i32, 1)})));
+  const ExprId some = build.op(ScalarOp::kGreater, {count, build.constant(DType::i32, 0)});
+  return build.select(some, build.reduce(ReduceOp::kMax, {value}), build.constant(dtype, 0.0));
 }
 
 }  // namespace kw::plan

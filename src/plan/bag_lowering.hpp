@@ -2,7 +2,7 @@
 #pragma once
 
 #include "plan/bags.hpp"
-#include "plan/kernel_builder.hpp"
+#include "plan/group_builder.hpp"
 
 namespace kw::plan {
 
@@ -10,7 +10,7 @@ namespace kw::plan {
 double value_outside(const Bags& bags);
 
 struct BagContext {
-  KernelBuilder& build;
+  GroupBuilder& build;
   const Bags& bags;
   const BagElement& element;
   ExprId value;   // the row's element, value_outside() beyond the bag

@@ -97,9 +97,7 @@ kernel::Access EmbeddedImage::place(int buffer, const kernel::Index& index) {
   for (size_t dim = 0; dim < places_.shape.size(); ++dim) {
     const ExprId inside = places_.inside[dim];
     if (inside == kernel::kNoExpr || !(like_image || kernel::uses(index, number(dim)))) continue;
-    access.mask = access.mask == kernel::kNoExpr
-                      ? inside
-                      : draft_.build.op(kernel::ScalarOp::kLogicalAnd, {access.mask, inside});
+    access.mask = draft_.build.both(access.mask, inside);
   }
   return access;
 }

@@ -302,8 +302,8 @@ class ConvolutionKernels : ConvolutionStatistics {
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
       const Index output = place[at] * Index(dim.phases) + axes.phases[at] - Index(dim.crop);
-      exists = both(build, exists,
-                    both(build, within(draft, axes.phases[at], dim.phases), within(draft, output, dim.output)));
+      exists = build.both(exists,
+                          build.both(within(draft, axes.phases[at], dim.phases), within(draft, output, dim.output)));
       stored = stored * Index(dim.output) + output;
       // What follows may load by position: those that are not stored are called by others that exist.
       position = position * Index(dim.output) +
@@ -316,17 +316,16 @@ class ConvolutionKernels : ConvolutionStatistics {
       at.insert(at.end(), place.begin(), place.end());
       store_results(draft, group_, at, result, mask, {}, axes.window);
     } else if (!group_.statistics) {
-      store_results(draft, group_, {axes.sample, row, position}, result, both(build, mask, exists),
+      store_results(draft, group_, {axes.sample, row, position}, result, build.both(mask, exists),
                     {axes.sample, row, stored});
     } else {
-      const ExprId counts = both(
-          build, within(draft, Index(counted_places()) - axes.left + symbol_index(axes.lane), counted_places()),
-          exists);
+      const ExprId counts = build.both(
+          within(draft, Index(counted_places()) - axes.left + symbol_index(axes.lane), counted_places()), exists);
       const std::vector<Index> at = one_.phases() > 1
                                         ? std::vector<Index>{axes.sample, row, stored}
                                         : std::vector<Index>{axes.stored_sample, row, stored_position(draft, axes)};
       const std::vector<ExprId> folded = store_results(draft, group_, {axes.sample, row, position}, result,
-                                                       both(build, mask, counts), at);
+                                                       build.both(mask, counts), at);
       store_parts(draft,
                   {.sample = axes.sample,
                    .filter = row,
@@ -452,7 +451,7 @@ class ConvolutionKernels : ConvolutionStatistics {
   ExprId taps_exist(KernelDraft& draft, const Axes& axes) const {
     ExprId exists = kernel::kNoExpr;
     for (size_t at = 0; at < dims(); ++at)
-      exists = both(draft.build, exists, tap_exists(draft, one_.dims[at], axes.phases[at], axes.tap[at]));
+      exists = draft.build.both(exists, tap_exists(draft, one_.dims[at], axes.phases[at], axes.tap[at]));
     return exists;
   }
 

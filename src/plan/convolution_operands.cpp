@@ -50,8 +50,8 @@ ExprId ConvolutionOperands::within(KernelDraft& draft, const Index& index, int64
   ExprId condition = kernel::kNoExpr;
   if (range.low < 0) condition = build.op(ScalarOp::kGreaterEqual, {build.index(index, DType::i32), whole(build, 0)});
   if (range.high >= length)
-    condition = both(build, condition,
-                     build.op(ScalarOp::kLess, {build.index(index, DType::i32), whole(build, length)}));
+    condition = build.both(condition,
+                           build.op(ScalarOp::kLess, {build.index(index, DType::i32), whole(build, length)}));
   return condition;
 }
 
@@ -67,7 +67,7 @@ ExprId ConvolutionOperands::exponent_of(KernelDraft& draft, ExprId value, const 
 
 ExprId ConvolutionOperands::image_elements(KernelDraft& draft, ImagePlaces places, ExprId mask, ImageUse use) const {
   kernel::Builder& build = draft.build;
-  for (ExprId inside : places.inside) mask = both(build, mask, inside);
+  for (ExprId inside : places.inside) mask = build.both(mask, inside);
   if (!group_.producer || (use == ImageUse::kAgain && group_.producer->is_stored)) {
     const int image = draft.buffer(one_.image.name, one_.image.dtype, places.shape, places.strides,
                                    kernel::BufferRole::kInput, one_.image.root, one_.image.offset);
@@ -143,18 +143,18 @@ void ConvolutionOperands::arrange_image() {
   const Index position = block * Index(width) + symbol_index(place),
               channel = chunk * Index(channel_width) + symbol_index(within_chunk);
   const ExprId place_exists = within(draft, position, length), channel_exists = within(draft, channel, all_channels),
-               exists = both(build, place_exists, channel_exists);
+               exists = build.both(place_exists, channel_exists);
   const Digits at(draft, position, padded());
   const Digits of_group(draft, channel, {one_.groups, kept_});
   ImagePlaces places{
       .shape = image_shape(),
       .strides = one_.image_strides,
       .at = {sample, of_group[0] * Index(one_.channels) + of_group[1]},
-      .inside = {kernel::kNoExpr, both(build, channel_exists, within(draft, of_group[1], one_.channels))}};
+      .inside = {kernel::kNoExpr, build.both(channel_exists, within(draft, of_group[1], one_.channels))}};
   for (size_t dim = 0; dim < dims(); ++dim) {
     places.at.push_back(at[dim] - Index(one_.dims[dim].padding));
     const ExprId inside = within(draft, places.at.back(), one_.dims[dim].input);
-    places.inside.push_back(dim == 0 ? both(build, place_exists, inside) : inside);
+    places.inside.push_back(dim == 0 ? build.both(place_exists, inside) : inside);
   }
   ExprId value = image_elements(draft, std::move(places), kernel::kNoExpr, ImageUse::kLayOut);
   if (scaled_) {
@@ -247,7 +247,7 @@ void ConvolutionOperands::arrange_filters() {
   const std::vector<Index> phases_at = phases_of(draft, phase, row[2]);
   for (size_t dim = 0; dim < dims(); ++dim) {
     places.push_back(own_tap(draft, one_.dims[dim], phases_at[dim], at[dim]));
-    exists = both(build, exists, tap_exists(draft, one_.dims[dim], phases_at[dim], at[dim]));
+    exists = build.both(exists, tap_exists(draft, one_.dims[dim], phases_at[dim], at[dim]));
   }
   ExprId value = draft.load(weight_buffer(draft), places, 0.0, exists);
   if (scaled_) {
@@ -299,11 +299,11 @@ kernel::Index ConvolutionOperands::own_tap(const KernelDraft& draft, const Convo
 ExprId ConvolutionOperands::tap_exists(KernelDraft& draft, const ConvolutionDim& dim, const Index& phase,
                                        const Index& tap) const {
   kernel::Builder& build = draft.build;
-  const ExprId exists = both(build, within(draft, phase, dim.phases),
-                             within(draft, own_tap(draft, dim, phase, tap), dim.kernel));
+  const ExprId exists = build.both(within(draft, phase, dim.phases),
+                                   within(draft, own_tap(draft, dim, phase, tap), dim.kernel));
   if (!dim.flipped || dim.tap_distance == 1) return exists;
   const Index rest = kernel::modulo(divided(dim, phase, tap), dim.tap_distance, kernel::ranges_of(build.kernel()));
-  return both(build, exists, build.op(ScalarOp::kEqual, {build.index(rest, DType::i32), whole(build, 0)}));
+  return build.both(exists, build.op(ScalarOp::kEqual, {build.index(rest, DType::i32), whole(build, 0)}));
 }
 
 int64_t kept_channels(const Convolution& convolution) {

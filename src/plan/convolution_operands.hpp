@@ -78,10 +78,6 @@ class ConvolutionOperands : public ProductKernels {
 
   static ExprId number(kernel::Builder& build, double value) { return build.constant(DType::f32, value); }
   static ExprId whole(kernel::Builder& build, int64_t value) { return build.constant(DType::i32, value); }
-  static ExprId both(kernel::Builder& build, ExprId a, ExprId b) {
-    if (a == kernel::kNoExpr || b == kernel::kNoExpr) return a == kernel::kNoExpr ? b : a;
-    return build.op(kernel::ScalarOp::kLogicalAnd, {a, b});
-  }
   // 0 <= index < length; kNoExpr where that is known.
   static ExprId within(KernelDraft& draft, const Index& index, int64_t length);
 

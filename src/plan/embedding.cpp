@@ -179,11 +179,6 @@ Index Embedding::over_symbols(const Index& index) const {
   return numbers_.over_symbols ? numbers_.over_symbols(index) : index;
 }
 
-ExprId Embedding::both(ExprId a, ExprId b) {
-  if (a == kNoExpr || b == kNoExpr) return a == kNoExpr ? b : a;
-  return build_.op(ScalarOp::kLogicalAnd, {a, b});
-}
-
 // Bounds that no place reaches are left out.
 ExprId Embedding::within(ExprId guards) {
   const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build_.kernel());
@@ -192,7 +187,7 @@ ExprId Embedding::within(ExprId guards) {
     const kernel::Interval range = kernel::range_of(place, ranges);
     const int64_t farthest = std::max({range.high, -range.low, bound, -bound});
     const DType dtype = farthest < std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
-    all = both(all, build_.op(op, {build_.index(place, dtype), build_.constant(dtype, bound)}));
+    all = build_.both(all, build_.op(op, {build_.index(place, dtype), build_.constant(dtype, bound)}));
   };
   for (const Guard& guard : guards_of(kernel_, guards)) {
     const Index place = over_symbols(index(guard.index));
@@ -207,10 +202,10 @@ ExprId Embedding::within(ExprId guards) {
 Access Embedding::access(const Access& access) {
   Access embedded = place_(access.buffer, index(index_of(access)));
   const MaskParts parts = parts_of_mask(kernel_, access.mask);
-  embedded.mask = both(embedded.mask, within(parts.guards));
+  embedded.mask = build_.both(embedded.mask, within(parts.guards));
   embedded.otherwise = access.otherwise;
   if (const ExprId moved = lookup_of(access); moved != kNoExpr) embedded.coordinates.back().value = expr(moved);
-  if (parts.condition != kNoExpr) embedded.mask = both(embedded.mask, expr(parts.condition));
+  if (parts.condition != kNoExpr) embedded.mask = build_.both(embedded.mask, expr(parts.condition));
   return embedded;
 }
 
@@ -233,7 +228,6 @@ void Embedding::store(const Store& store) {
 
 ExprId Embedding::constant(const Expr& expr) {
   if (is_floating(expr.dtype)) return build_.constant(expr.dtype, expr.number);
-  if (expr.dtype == DType::b1) return build_.constant(DType::b1, int64_t{expr.number != 0 || expr.integer != 0});
   return build_.constant(expr.dtype, expr.integer);
 }
 

@@ -60,7 +60,6 @@ class Embedding {
   bool leaves_out(const Expr& fold) const;
   std::vector<kernel::Symbol> unseen_by(const Store& scatter) const;
   ExprId within(ExprId guards);
-  ExprId both(ExprId a, ExprId b);
   Index over_symbols(const Index& index) const;
 
   kernel::Builder& build_;

@@ -9,7 +9,7 @@
 #include "plan/bag_lowering.hpp"
 #include "plan/convolution_lowering.hpp"
 #include "plan/group_names.hpp"
-#include "plan/kernel_builder.hpp"
+#include "plan/group_builder.hpp"
 #include "plan/lookup_values.hpp"
 #include "plan/product_lowering.hpp"
 #include "plan/reduce_points.hpp"
@@ -57,7 +57,7 @@ class Lowering {
                                 dot(coords, type.strides, 0, lookups_.ranges()));
       if (const auto first = domain_.first_places.find(output); first != domain_.first_places.end())
         store.access.mask = build_.mask_of({{axis_index(domain_.parallel, lookups_.ranges()), 0, first->second}});
-      store.value = build_.cast(value, type.dtype);
+      store.value = build_.cast(type.dtype, value);
       lowered_.kernel.stores.push_back(std::move(store));
     }
     share_loads();
@@ -171,7 +171,7 @@ class Lowering {
     kernel::Buffer& buffer = lowered_.kernel.buffers[access.buffer];
     if (guards.empty() && !lookups_.is_lookup(index_of(access)))
       buffer.shape = {std::max(elements_of(buffer), range_of(index_of(access), ranges()).high + 1)};
-    return build_.cast(build_.load(std::move(access), guards, type.dtype), compute_dtype(type.dtype));
+    return build_.cast(compute_dtype(type.dtype), build_.load(std::move(access), guards));
   }
 
   ExprId load_of(ExprId loaded) const {
@@ -255,11 +255,11 @@ class Lowering {
     std::map<ValueId, ExprId> operands;
     for (const Pull& one : *pulls) operands[one.value] = expr_at(one.value, one.coords, guards);
     const DType dtype = compute_dtype(graph_.type(value).dtype);
-    ExprId answer = build_.cast(lower({build_, graph_, node, operands, coords, dtype}), dtype);
+    ExprId answer = build_.cast(dtype, lower({build_, graph_, node, operands, coords, dtype}));
     // Rounding to 16 bits on the way is noise that PyTorch adds; rounding to 8 is what a module that quantises is
     // about.
     if (is_eight_bit_float(graph_.type(value).dtype))
-      answer = build_.cast(build_.cast(answer, graph_.type(value).dtype), dtype);
+      answer = build_.cast(dtype, build_.cast(graph_.type(value).dtype, answer));
     name_result(node, answer);
     return answer;
   }
@@ -283,11 +283,11 @@ class Lowering {
       const double fill = node.number("value", 0.0);
       if (!computed_inside(one.value) && outer.empty()) return filled(one.value, one.coords, one.guards, fill);
       const ExprId inside = expr_at(one.value, one.coords, within(one));
-      return build_.select(build_.all_of(one.guards), inside, build_.constant(fill, dtype));
+      return build_.select(build_.all_of(one.guards), inside, build_.constant(dtype, fill));
     }
     if (base == "slice_scatter" || base == "select_scatter") {
-      const ExprId patch = build_.cast(expr_at(pulls[1].value, pulls[1].coords, within(pulls[1])), dtype);
-      const ExprId rest = build_.cast(expr_at(pulls[0].value, pulls[0].coords, outer), dtype);
+      const ExprId patch = build_.cast(dtype, expr_at(pulls[1].value, pulls[1].coords, within(pulls[1])));
+      const ExprId rest = build_.cast(dtype, expr_at(pulls[0].value, pulls[0].coords, outer));
       return build_.select(build_.all_of(pulls[1].guards), patch, rest);
     }
     (void)coords;
@@ -297,7 +297,7 @@ class Lowering {
         const Interval range = range_of(pulls[i].guards[0].index, ranges());
         if (range.high < pulls[i].guards[0].lower || range.low >= pulls[i].guards[0].upper) continue;  // never this one
       }
-      const ExprId part = build_.cast(expr_at(pulls[i].value, pulls[i].coords, within(pulls[i])), dtype);
+      const ExprId part = build_.cast(dtype, expr_at(pulls[i].value, pulls[i].coords, within(pulls[i])));
       if (value == kNoExpr) {
         value = part;
         continue;
@@ -315,14 +315,14 @@ class Lowering {
                       const Coords& coords, const Guards& guards) {
     const DType dtype = compute_dtype(graph_.type(node.results[0]).dtype);
     std::vector<ExprId> values;
-    for (const Pull& one : pulls) values.push_back(build_.cast(expr_at(one.value, one.coords, guards), dtype));
+    for (const Pull& one : pulls) values.push_back(build_.cast(dtype, expr_at(one.value, one.coords, guards)));
     for (size_t axis = axes.size(); axis-- > 0;) {
       const std::vector<Lookup> taps = taps_of(axes[axis], coords[axis + 2]);
       std::vector<ExprId> sums;
       for (size_t first = 0; first < values.size(); first += taps.size()) {
         ExprId sum = kNoExpr;
         for (size_t tap = 0; tap < taps.size(); ++tap) {
-          const ExprId part = build_.mul(build_.cast(weight_of_tap(build_, taps[tap]), dtype), values[first + tap]);
+          const ExprId part = build_.mul(build_.cast(dtype, weight_of_tap(build_, taps[tap])), values[first + tap]);
           sum = tap == 0 ? part : build_.add(sum, part);
         }
         sums.push_back(sum);
@@ -342,39 +342,38 @@ class Lowering {
       return coordinates_
           .emplace(axis, fractional_start(build_, lookup, expr_at(lookup.index, lookup.coords, lookup.guards)))
           .first->second;
-    const ExprId size = build_.integer(lookup.extent, DType::i64);
+    const ExprId size = build_.constant(DType::i64, lookup.extent);
     ExprId place = lookup.kind == LookupKind::kElementOr
                        ? element_or(lookup)
-                       : build_.cast(expr_at(lookup.index, lookup.coords, lookup.guards), DType::i64);
+                       : build_.cast(DType::i64, expr_at(lookup.index, lookup.coords, lookup.guards));
     if (lookup.kind == LookupKind::kWrappedElement)
-      place = build_.select(build_.compare(ScalarOp::kLess, place, build_.integer(0, DType::i64)),
+      place = build_.select(build_.op(ScalarOp::kLess, {place, build_.constant(DType::i64, 0)}),
                             build_.add(place, size), place);
     // Where the guards fail, a loaded index is 0; a computed one may be anything, and nobody asked for it.
     if (!lookup.guards.empty() && computed_inside(lookup.index))
-      place = build_.select(build_.all_of(lookup.guards), place, build_.integer(0, DType::i64));
-    place = build_.binary(ScalarOp::kBounded, place, size);
-    if (lookup.extent <= std::numeric_limits<int32_t>::max()) place = build_.cast(place, DType::i32);
+      place = build_.select(build_.all_of(lookup.guards), place, build_.constant(DType::i64, 0));
+    place = build_.op(ScalarOp::kBounded, {place, size});
+    if (lookup.extent <= std::numeric_limits<int32_t>::max()) place = build_.cast(DType::i32, place);
     coordinates_.emplace(axis, place);
     return place;
   }
 
   ExprId element_or(const Lookup& lookup) {
     if (!computed_inside(lookup.index))
-      return build_.cast(filled(lookup.index, lookup.coords, lookup.guards, static_cast<double>(lookup.shift)),
-                         DType::i64);
-    const ExprId element = build_.cast(expr_at(lookup.index, lookup.coords, lookup.guards), DType::i64);
-    return build_.select(build_.all_of(lookup.guards), element, build_.integer(lookup.shift, DType::i64));
+      return build_.cast(DType::i64,
+                         filled(lookup.index, lookup.coords, lookup.guards, static_cast<double>(lookup.shift)));
+    const ExprId element = build_.cast(DType::i64, expr_at(lookup.index, lookup.coords, lookup.guards));
+    return build_.select(build_.all_of(lookup.guards), element, build_.constant(DType::i64, lookup.shift));
   }
 
   ExprId factory(const Node& node, const Coords& coords) {
     const DType dtype = compute_dtype(graph_.type(node.results[0]).dtype);
     const std::string_view base = base_name(node);
-    if (base.find("zeros") != std::string_view::npos) return build_.integer(0, dtype);
-    if (base.find("ones") != std::string_view::npos) return build_.integer(1, dtype);
+    if (base.find("zeros") != std::string_view::npos) return build_.constant(dtype, 0);
+    if (base.find("ones") != std::string_view::npos) return build_.constant(dtype, 1);
     if (base == "eye")
-      return build_.cast(
-          build_.compare(ScalarOp::kEqual, build_.index(coords[0], DType::i64), build_.index(coords[1], DType::i64)),
-          dtype);
+      return build_.cast(dtype, build_.op(ScalarOp::kEqual,
+                                          {build_.index(coords[0], DType::i64), build_.index(coords[1], DType::i64)}));
     if (base == "linspace") {  // from the nearer end
       const int64_t steps = node.integer("steps", 0);
       const double start = node.number("start", 0.0), end = node.number("end", 0.0);
@@ -382,22 +381,22 @@ class Lowering {
         return dtype == DType::f32 ? static_cast<double>(static_cast<float>(value)) : value;
       };
       const ExprId position = build_.index(coords.at(0), DType::i64),
-                   step = build_.constant(rounded((end - start) / static_cast<double>(std::max<int64_t>(steps - 1, 1))),
-                                          dtype);
-      const auto steps_of = [&](ExprId count) { return build_.mul(step, build_.cast(count, dtype)); };
-      const ExprId from_start = build_.add(build_.constant(start, dtype), steps_of(position));
-      const ExprId from_end = build_.sub(build_.constant(end, dtype),
-                                         steps_of(build_.sub(build_.integer(steps - 1, DType::i64), position)));
-      return build_.select(build_.compare(ScalarOp::kLess, position, build_.integer(steps / 2, DType::i64)), from_start,
+                   step = build_.constant(
+                       dtype, rounded((end - start) / static_cast<double>(std::max<int64_t>(steps - 1, 1))));
+      const auto steps_of = [&](ExprId count) { return build_.mul(step, build_.cast(dtype, count)); };
+      const ExprId from_start = build_.add(build_.constant(dtype, start), steps_of(position));
+      const ExprId from_end = build_.sub(build_.constant(dtype, end),
+                                         steps_of(build_.sub(build_.constant(DType::i64, steps - 1), position)));
+      return build_.select(build_.op(ScalarOp::kLess, {position, build_.constant(DType::i64, steps / 2)}), from_start,
                            from_end);
     }
     if (base == "arange") {
-      const ExprId position = build_.cast(build_.index(coords.at(0), DType::i64), dtype);
+      const ExprId position = build_.cast(dtype, build_.index(coords.at(0), DType::i64));
       auto constant = [&](std::string_view name, int64_t fallback) {
         const Argument* argument = node.find(name);
         if (argument && std::holds_alternative<double>(*argument))
-          return build_.constant(node.number(name, 0.0), dtype);
-        return build_.integer(node.integer(name, fallback), dtype);
+          return build_.constant(dtype, node.number(name, 0.0));
+        return build_.constant(dtype, node.integer(name, fallback));
       };
       return build_.add(build_.mul(position, constant("step", 1)), constant("start", 0));
     }
@@ -405,8 +404,8 @@ class Lowering {
     if (node.value(name) != kNoValue) throw NotLowerable{};
     const Argument* argument = node.find(name);
     if (argument && std::holds_alternative<int64_t>(*argument))
-      return build_.integer(std::get<int64_t>(*argument), dtype);
-    return build_.constant(node.number(name, 0.0), dtype);
+      return build_.constant(dtype, std::get<int64_t>(*argument));
+    return build_.constant(dtype, node.number(name, 0.0));
   }
 
   ExprId reduce_result(NodeId id, ValueId value, const Coords& coords) {
@@ -430,7 +429,7 @@ class Lowering {
 
   ExprId reduced(const std::vector<ExprId>& results, ValueId value) {
     const ExprId result = results.at(graph_.values[value].result_index);
-    return result == kNoExpr ? result : build_.cast(result, compute_dtype(graph_.type(value).dtype));
+    return result == kNoExpr ? result : build_.cast(compute_dtype(graph_.type(value).dtype), result);
   }
 
   ExprId pooled(NodeId id, ValueId value, const Window& window, const ReduceSpec& spec) {
@@ -451,7 +450,7 @@ class Lowering {
     element.guards.erase(looked_up, element.guards.end());
     if (!ends.empty() && computed_inside(window.operand))
       operand = build_.select(build_.all_of(ends), operand,
-                              build_.constant(value_outside(window), build_.dtype(operand)));
+                              build_.constant(build_.dtype(operand), value_outside(window)));
     const Node& node = graph_.nodes[id];
     auto results = lower_window({build_, window, point, element, operand,
                                  compute_dtype(graph_.type(node.results[0]).dtype), node.results.size(), lookups_});
@@ -468,7 +467,7 @@ class Lowering {
     ExprId operand = computed_inside(bags.table) ? expr_at(bags.table, place, element.guards)
                                                  : filled(bags.table, place, element.guards, outside);
     if (computed_inside(bags.table))
-      operand = build_.select(build_.all_of(element.guards), operand, build_.constant(outside, build_.dtype(operand)));
+      operand = build_.select(build_.all_of(element.guards), operand, build_.constant(build_.dtype(operand), outside));
     const ExprId weight = bags.weights == kNoValue ? kNoExpr : expr_at(bags.weights, {element.place}, element.guards);
     return reduced(
         reductions_.emplace(id, std::vector<ExprId>{lower_bag({build_, bags, element, operand, weight})}).first->second,
@@ -508,12 +507,12 @@ class Lowering {
 
   ExprId sorted(NodeId id, int result, const SortSpec& sort, ExprId operand, const Index& position) {
     // PyTorch compares what it has rounded.
-    std::vector<ExprId> operands = {build_.cast(operand, graph_.type(sort.operand).dtype)};
+    std::vector<ExprId> operands = {build_.cast(graph_.type(sort.operand).dtype, operand)};
     if (facts_.reads_places(id, sort)) operands.push_back(build_.index(position, DType::i32));
     const DType dtype = build_.dtype(operands.at(result));
-    const ExprId made = build_.scan(sort.descending ? ReduceOp::kSortDown : ReduceOp::kSortUp, dtype, operands, result,
+    const ExprId made = build_.scan(sort.descending ? ReduceOp::kSortDown : ReduceOp::kSortUp, operands, result,
                                     sort.first < sort.length ? sort.first : 0);
-    return build_.cast(made, result == 1 ? DType::i64 : compute_dtype(dtype));
+    return build_.cast(result == 1 ? DType::i64 : compute_dtype(dtype), made);
   }
 
   // Into what holds the node's operand.
@@ -524,12 +523,12 @@ class Lowering {
     if (!point) throw NotLowerable{};
     const TensorType& type = graph_.type(spec->into);
     const DType dtype = compute_dtype(type.dtype);
-    ExprId value = spec->source == kNoValue ? build_.constant(spec->number, dtype)
+    ExprId value = spec->source == kNoValue ? build_.constant(dtype, spec->number)
                                             : expr_at(spec->source, point->operands[0].coords, {});
-    if (spec->alpha != 1.0) value = build_.mul(value, build_.constant(spec->alpha, dtype));
+    if (spec->alpha != 1.0) value = build_.mul(value, build_.constant(dtype, spec->alpha));
     const int buffer = buffer_of(spec->into, BufferRole::kOutput);
     return build_.scatter(buffer, dot(point->place, type.strides, 0, ranges()), spec->fold,
-                          build_.cast(value, type.dtype));
+                          build_.cast(type.dtype, value));
   }
 
   const GraphFacts& facts_;
@@ -539,7 +538,7 @@ class Lowering {
   LoweredGroup lowered_;
   Lookups lookups_;
   std::map<int, ExprId> coordinates_;
-  KernelBuilder build_;
+  GroupBuilder build_;
   std::map<ValueId, int> buffer_ids_;
   std::set<std::string> buffer_names_;
   std::map<MemoKey, ExprId> memo_;

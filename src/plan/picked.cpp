@@ -14,7 +14,7 @@ constexpr int64_t kShortestAxis = 32;
 // Expressions as they are at one place of an axis, which an expression names.
 class AtPlace {
  public:
-  AtPlace(KernelBuilder& build, int axis, ExprId place)
+  AtPlace(GroupBuilder& build, int axis, ExprId place)
       : build_(build), axis_(axis), place_(place), varies_(kernel::dependences(build.kernel())) {}
 
   // kNoExpr: not expressible.
@@ -37,10 +37,10 @@ class AtPlace {
     const DType dtype = reach <= std::numeric_limits<int32_t>::max() ? DType::i32 : DType::i64;
     ExprId sum = kNoExpr;
     for (const kernel::Digit& term : digits) {
-      ExprId part = build_.cast(place_, dtype);
-      if (term.divisor != 1) part = build_.binary(ScalarOp::kFloorDiv, part, build_.integer(term.divisor, dtype));
-      if (term.modulus != 0) part = build_.binary(ScalarOp::kRemainder, part, build_.integer(term.modulus, dtype));
-      part = build_.mul(part, build_.integer(term.coefficient, dtype));
+      ExprId part = build_.cast(dtype, place_);
+      if (term.divisor != 1) part = build_.op(ScalarOp::kFloorDiv, {part, build_.constant(dtype, term.divisor)});
+      if (term.modulus != 0) part = build_.op(ScalarOp::kRemainder, {part, build_.constant(dtype, term.modulus)});
+      part = build_.mul(part, build_.constant(dtype, term.coefficient));
       sum = sum == kNoExpr ? part : build_.add(sum, part);
     }
     std::erase_if(index.terms, [&](const kernel::IndexTerm& term) { return kernel::digit_of(term)->axis == axis_; });
@@ -51,7 +51,7 @@ class AtPlace {
     if (expr.kind == ExprKind::kIndex) {
       const ExprId along = moved(expr.index);
       const ExprId rest = build_.index(expr.index, expr.dtype);
-      const ExprId part = build_.cast(along, expr.dtype);
+      const ExprId part = build_.cast(expr.dtype, along);
       return build_.is_constant(rest, 0.0) ? part : build_.add(part, rest);
     }
     if (is_load(expr)) return loaded(std::move(expr));
@@ -77,13 +77,13 @@ class AtPlace {
       const ExprId by = moved(index);
       if (lookup == kNoExpr) lookup = by;
       else if (build_.dtype(by) == build_.dtype(lookup)) lookup = build_.add(lookup, by);
-      else lookup = build_.add(build_.cast(lookup, DType::i64), build_.cast(by, DType::i64));
+      else lookup = build_.add(build_.cast(DType::i64, lookup), build_.cast(DType::i64, by));
     }
     expr.name.clear();
     return build_.insert(std::move(expr));
   }
 
-  KernelBuilder& build_;
+  GroupBuilder& build_;
   int axis_;
   ExprId place_;
   std::vector<std::vector<bool>> varies_;
@@ -101,30 +101,30 @@ bool is_position(const Expr& expr, int axis) {
 
 }  // namespace
 
-std::optional<ExprId> picked_sum(KernelBuilder& build, ExprId operand) {
+std::optional<ExprId> picked_sum(GroupBuilder& build, ExprId operand) {
   const int axis = reduce_axis_of(build.kernel());
   if (axis < 0 || extent_of(build.kernel(), axis) < kShortestAxis) return std::nullopt;
   const Expr choice = build.expr(operand);
   if (choice.kind != ExprKind::kOp || choice.op != ScalarOp::kSelect) return std::nullopt;
-  const Expr condition = build.expr(choice.operands[0]), otherwise = build.expr(choice.operands[2]);
+  const Expr condition = build.expr(choice.operands[0]);
   if (condition.kind != ExprKind::kOp || condition.op != ScalarOp::kEqual) return std::nullopt;
-  if (otherwise.kind != ExprKind::kConstant || otherwise.number != 0.0) return std::nullopt;
+  if (!build.is_constant(choice.operands[2], 0.0)) return std::nullopt;
   ExprId number = condition.operands[0], position = condition.operands[1];
   if (is_position(build.expr(number), axis)) std::swap(number, position);
   if (!is_position(build.expr(position), axis)) return std::nullopt;
   if (!is_integral(build.dtype(number)) || build.dtype(number) == DType::b1) return std::nullopt;
   if (kernel::dependences(build.kernel())[number][axis]) return std::nullopt;
 
-  if (size_of(build.dtype(number)) < 4) number = build.cast(number, DType::i32);  // too narrow for the extent
+  if (size_of(build.dtype(number)) < 4) number = build.cast(DType::i32, number);  // too narrow for the extent
   const DType dtype = build.dtype(number);
-  const ExprId none = build.integer(0, dtype), end = build.integer(extent_of(build.kernel(), axis), dtype);
-  const ExprId begins = build.compare(ScalarOp::kGreaterEqual, number, none);
-  const ExprId ends = build.compare(ScalarOp::kLess, number, end);
-  const ExprId inside = build.op(ScalarOp::kLogicalAnd, DType::b1, {begins, ends});
+  const ExprId none = build.constant(dtype, 0), end = build.constant(dtype, extent_of(build.kernel(), axis));
+  const ExprId begins = build.op(ScalarOp::kGreaterEqual, {number, none});
+  const ExprId ends = build.op(ScalarOp::kLess, {number, end});
+  const ExprId inside = build.op(ScalarOp::kLogicalAnd, {begins, ends});
   build.name(inside, "inside");
   const ExprId value = AtPlace(build, axis, build.select(inside, number, none)).at(choice.operands[1]);
   if (value == kNoExpr) return std::nullopt;
-  return build.select(inside, value, build.constant(0.0, build.dtype(value)));
+  return build.select(inside, value, build.constant(build.dtype(value), 0.0));
 }
 
 }  // namespace kw::plan

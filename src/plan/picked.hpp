@@ -5,13 +5,13 @@
 
 #include <optional>
 
-#include "plan/kernel_builder.hpp"
+#include "plan/group_builder.hpp"
 
 namespace kw::plan {
 
 // The sum of `operand` over the kernel's reduce axis without a fold: one element is computed from gathered loads, 0
 // where the number is outside of the axis. nullopt where `operand` is no such choice, or cannot be computed at a place
 // that data decide.
-std::optional<ExprId> picked_sum(KernelBuilder& build, ExprId operand);
+std::optional<ExprId> picked_sum(GroupBuilder& build, ExprId operand);
 
 }  // namespace kw::plan

@@ -5,7 +5,7 @@
 
 #include "plan/axes.hpp"
 #include "plan/group_names.hpp"
-#include "plan/kernel_builder.hpp"
+#include "plan/group_builder.hpp"
 #include "plan/embedding.hpp"
 #include "plan/product_conversion.hpp"
 #include "support/error.hpp"

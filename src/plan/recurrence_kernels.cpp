@@ -124,16 +124,12 @@ class RecurrenceKernels : ProductKernels {
     return build.op(op, {build.index(index), whole(build, number)});
   }
 
-  static ExprId both(kernel::Builder& build, ExprId a, ExprId b) {
-    return a == kNoExpr ? b : b == kNoExpr ? a : build.op(ScalarOp::kLogicalAnd, {a, b});
-  }
-
   // 0 <= index < size, as far as the ranges do not say so.
   static ExprId within(kernel::Builder& build, const Index& index, int64_t size) {
     const kernel::Interval range = kernel::range_of(index, kernel::ranges_of(build.kernel()));
     ExprId inside = kNoExpr;
     if (range.low < 0) inside = compared(build, ScalarOp::kGreaterEqual, index, 0);
-    if (range.high >= size) inside = both(build, inside, compared(build, ScalarOp::kLess, index, size));
+    if (range.high >= size) inside = build.both(inside, compared(build, ScalarOp::kLess, index, size));
     return inside;
   }
 
@@ -463,7 +459,7 @@ class RecurrenceKernels : ProductKernels {
     const Index direction = one_.directions > 1 ? wave.cell : Index(0);
     const ExprId product = wave.draft.load(
         parts.products, {direction, wave.time, symbol_index(wave.sample), symbol_index(wave.unit), gate}, 0.0,
-        both(build, wave.active, wave.has_input));
+        build.both(wave.active, wave.has_input));
     const ExprId own = sum(build, product, bias(wave, parts, gate, 0));
     if (parts.below == kNoExpr) return own;
     const ExprId weights = weights_of(wave, parts.input_weights, wave.cell - Index(1), gate, parts.is_above);
@@ -556,7 +552,7 @@ class RecurrenceKernels : ProductKernels {
                                        BufferRole::kOutput, to.value);
     const Index first = one_.directions > 1 ? wave.cell * Index(one_.hidden) : Index(0);
     wave.draft.store(made, {wave.time, symbol_index(wave.sample), first + symbol_index(wave.unit)},
-                     wave.draft.build.cast(one_.dtype, value), both(wave.draft.build, wave.active, wave.is_highest));
+                     wave.draft.build.cast(one_.dtype, value), wave.draft.build.both(wave.active, wave.is_highest));
   }
 
   const Recurrence& one_;

@@ -27,12 +27,12 @@ class Reduction {
   std::vector<ExprId> lower();
 
  private:
-  ExprId number(double value) const { return k_.constant(value, work_); }
+  ExprId number(double value) const { return k_.constant(work_, value); }
   ExprId x() const { return c_.operands.at(input_); }
-  ExprId x_as(DType dtype) const { return k_.cast(x(), dtype); }
+  ExprId x_as(DType dtype) const { return k_.cast(dtype, x()); }
   DType result_dtype(int result = 0) const { return compute_dtype(c_.graph.type(node_.results[result]).dtype); }
   bool has_tensor(std::string_view name) const { return node_.value(name) != kNoValue; }
-  ExprId tensor(std::string_view name) const { return k_.cast(c_.operands.at(node_.value(name)), work_); }
+  ExprId tensor(std::string_view name) const { return k_.cast(work_, c_.operands.at(node_.value(name))); }
 
   bool varies(ExprId value) const {
     for (bool axis : k_.reduce_axes_of(value))
@@ -45,21 +45,21 @@ class Reduction {
     const DType dtype = op == ReduceOp::kArgMax || op == ReduceOp::kArgMin ? DType::i64 : k_.dtype(value);
     if (varies(value)) {
       const auto picked = op == ReduceOp::kSum ? picked_sum(k_, value) : std::nullopt;
-      return picked ? *picked : k_.reduce(op, dtype, {value});
+      return picked ? *picked : k_.reduce(op, {value});
     }
-    if (op == ReduceOp::kSum) return k_.mul(value, k_.integer(c_.folded, dtype));
+    if (op == ReduceOp::kSum) return k_.mul(value, k_.constant(dtype, c_.folded));
     if (op == ReduceOp::kProd) {
-      ExprId power = k_.integer(1, dtype), base = value;
+      ExprId power = k_.constant(dtype, 1), base = value;
       for (int64_t left = c_.folded; left > 0; left /= 2, base = k_.mul(base, base))
         if (left % 2) power = k_.mul(power, base);
       return power;
     }
-    return dtype == DType::i64 && op != ReduceOp::kMax && op != ReduceOp::kMin ? k_.integer(0, dtype) : value;
+    return dtype == DType::i64 && op != ReduceOp::kMax && op != ReduceOp::kMin ? k_.constant(dtype, 0) : value;
   }
 
   ExprId sum(ExprId value) const { return fold(ReduceOp::kSum, value); }
   ExprId over_count(ExprId total) const {
-    return k_.div(total, k_.constant(static_cast<double>(c_.folded), k_.dtype(total)));
+    return k_.div(total, k_.constant(k_.dtype(total), static_cast<double>(c_.folded)));
   }
 
   struct Moments {
@@ -67,9 +67,7 @@ class Reduction {
   };
   Moments moments(ExprId value) const {
     if (!varies(value)) return {value, k_.sub(value, value)};
-    const DType dtype = k_.dtype(value);
-    const Moments result{k_.reduce(ReduceOp::kMoments, dtype, {value}, 0),
-                         k_.reduce(ReduceOp::kMoments, dtype, {value}, 1)};
+    const Moments result{k_.reduce(ReduceOp::kMoments, {value}, 0), k_.reduce(ReduceOp::kMoments, {value}, 1)};
     k_.name(result.mean, "mean");
     k_.name(result.squares, "squared_deviations");
     return result;
@@ -77,7 +75,7 @@ class Reduction {
 
   ExprId variance(const Moments& m, double correction) const {
     const double degrees = std::max(0.0, static_cast<double>(c_.folded) - correction);
-    const ExprId result = k_.div(m.squares, k_.constant(degrees, k_.dtype(m.squares)));
+    const ExprId result = k_.div(m.squares, k_.constant(k_.dtype(m.squares), degrees));
     return result;
   }
 
@@ -86,9 +84,8 @@ class Reduction {
   };
   MaxSum max_sum_exp(ExprId value) const {
     const DType dtype = k_.dtype(value);
-    if (!varies(value)) return {value, k_.constant(static_cast<double>(c_.folded), dtype)};
-    const MaxSum result{k_.reduce(ReduceOp::kMaxSumExp, dtype, {value}, 0),
-                        k_.reduce(ReduceOp::kMaxSumExp, dtype, {value}, 1)};
+    if (!varies(value)) return {value, k_.constant(dtype, static_cast<double>(c_.folded))};
+    const MaxSum result{k_.reduce(ReduceOp::kMaxSumExp, {value}, 0), k_.reduce(ReduceOp::kMaxSumExp, {value}, 1)};
     k_.name(result.largest, "largest");
     k_.name(result.sum, "exponential_sum");
     return result;
@@ -101,7 +98,7 @@ class Reduction {
   }
 
   ExprId inverse_deviation(ExprId mean_square, double epsilon) const {
-    const ExprId result = k_.unary(ScalarOp::kRsqrt, k_.add(mean_square, number(epsilon)));
+    const ExprId result = k_.op(ScalarOp::kRsqrt, {k_.add(mean_square, number(epsilon))});
     k_.name(result, "inverse_deviation");
     return result;
   }
@@ -121,7 +118,7 @@ class Reduction {
   std::vector<ExprId> plain() const;
 
   const ReduceContext& c_;
-  KernelBuilder& k_;
+  GroupBuilder& k_;
   const Node& node_;
   std::string_view base_;
   ValueId input_;
@@ -132,13 +129,13 @@ ExprId Reduction::vector_norm() const {
   const DType dtype = result_dtype();
   const ExprId value = x_as(dtype);
   const double order = base_ == "frobenius_norm" ? 2.0 : node_.number(base_ == "norm" ? "p" : "ord", 2.0);
-  const auto constant = [&](double v) { return k_.constant(v, dtype); };
-  if (order == 2.0) return k_.unary(ScalarOp::kSqrt, sum(k_.mul(value, value)));
-  const ExprId magnitude = k_.unary(ScalarOp::kAbs, value);
+  const auto constant = [&](double v) { return k_.constant(dtype, v); };
+  if (order == 2.0) return k_.op(ScalarOp::kSqrt, {sum(k_.mul(value, value))});
+  const ExprId magnitude = k_.op(ScalarOp::kAbs, {value});
   if (order == 1.0) return sum(magnitude);
   if (std::isinf(order)) return fold(order > 0 ? ReduceOp::kMax : ReduceOp::kMin, magnitude);
-  if (order == 0.0) return sum(k_.cast(k_.compare(ScalarOp::kNotEqual, value, constant(0.0)), dtype));
-  return k_.binary(ScalarOp::kPow, sum(k_.binary(ScalarOp::kPow, magnitude, constant(order))), constant(1.0 / order));
+  if (order == 0.0) return sum(k_.cast(dtype, k_.op(ScalarOp::kNotEqual, {value, constant(0.0)})));
+  return k_.op(ScalarOp::kPow, {sum(k_.op(ScalarOp::kPow, {magnitude, constant(order)})), constant(1.0 / order)});
 }
 
 ExprId Reduction::loss() const {
@@ -153,16 +150,16 @@ std::vector<ExprId> Reduction::softmax() const {
   const MaxSum row = max_sum_exp(value);
   const ExprId shifted = k_.sub(value, row.largest);
   if (base_.find("log") != std::string_view::npos) {
-    const ExprId logarithm = k_.unary(ScalarOp::kLog, row.sum);
+    const ExprId logarithm = k_.op(ScalarOp::kLog, {row.sum});
     k_.name(logarithm, "log_sum");
     return {k_.sub(shifted, logarithm)};
   }
-  const ExprId share = k_.div(k_.unary(ScalarOp::kExp, shifted), row.sum);
+  const ExprId share = k_.div(k_.op(ScalarOp::kExp, {shifted}), row.sum);
   if (base_ != "_safe_softmax") return {share};
   // A row of −∞ gives zeros.
   return {
-      k_.select(k_.compare(ScalarOp::kEqual, row.largest, k_.constant(-std::numeric_limits<double>::infinity(), dtype)),
-                k_.constant(0.0, dtype), share)};
+      k_.select(k_.op(ScalarOp::kEqual, {row.largest, k_.constant(dtype, -std::numeric_limits<double>::infinity())}),
+                k_.constant(dtype, 0.0), share)};
 }
 
 // (x − mean) · inverse · weight + bias in the order of PyTorch's own kernels: beside values near the largest, another
@@ -172,7 +169,7 @@ ExprId Reduction::normalise(ExprId mean, ExprId inverse) const {
     const ExprId scale = has_tensor("weight") ? k_.mul(inverse, tensor("weight")) : inverse;
     const ExprId shift = k_.mul(mean, scale);
     return k_.add(k_.mul(x(), scale),
-                  has_tensor("bias") ? k_.sub(tensor("bias"), shift) : k_.unary(ScalarOp::kNeg, shift));
+                  has_tensor("bias") ? k_.sub(tensor("bias"), shift) : k_.op(ScalarOp::kNeg, {shift}));
   }
   return scale_and_shift(k_.mul(k_.sub(x(), mean), inverse));
 }
@@ -219,7 +216,7 @@ std::vector<ExprId> Reduction::plain() const {
   if (base_ == "sum") return {sum(x_as(dtype))};
   if (base_ == "mean") return {over_count(sum(x_as(dtype)))};
   if (base_ == "prod") return {fold(ReduceOp::kProd, x_as(dtype))};
-  if (base_ == "count_nonzero") return {sum(k_.cast(x_as(DType::b1), DType::i64))};
+  if (base_ == "count_nonzero") return {sum(k_.cast(DType::i64, x_as(DType::b1)))};
   if (base_ == "any" || base_ == "all")
     return {fold(base_ == "any" ? ReduceOp::kAny : ReduceOp::kAll, x_as(DType::b1))};
   if (base_ == "amax" || base_ == "amin") return {extreme(base_ == "amax")};
@@ -232,15 +229,15 @@ std::vector<ExprId> Reduction::plain() const {
   }
   if (base_ == "logsumexp") {
     const MaxSum row = max_sum_exp(x_as(dtype));
-    const ExprId total = k_.add(row.largest, k_.unary(ScalarOp::kLog, row.sum));
-    return {k_.select(k_.op(ScalarOp::kIsInf, DType::b1, {row.largest}), row.largest, total)};
+    const ExprId total = k_.add(row.largest, k_.op(ScalarOp::kLog, {row.sum}));
+    return {k_.select(k_.op(ScalarOp::kIsInf, {row.largest}), row.largest, total)};
   }
   const Moments m = moments(x_as(dtype));  // var, std, var_mean, std_mean
   ExprId spread = variance(m, correction());
-  if (base_.starts_with("std")) spread = k_.unary(ScalarOp::kSqrt, spread);
+  if (base_.starts_with("std")) spread = k_.op(ScalarOp::kSqrt, {spread});
   if (!base_.ends_with("_mean")) return {spread};
   // PyTorch's running update makes NaN of both where an element is infinite.
-  return {spread, varies(x()) ? k_.select(k_.op(ScalarOp::kIsNan, DType::b1, {m.squares}), m.squares, m.mean) : m.mean};
+  return {spread, varies(x()) ? k_.select(k_.op(ScalarOp::kIsNan, {m.squares}), m.squares, m.mean) : m.mean};
 }
 
 std::vector<ExprId> Reduction::lower() {

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "ir/graph.hpp"
-#include "plan/kernel_builder.hpp"
+#include "plan/group_builder.hpp"
 #include "plan/op_table.hpp"
 
 namespace kw::plan {
 
 struct ReduceContext {
-  KernelBuilder& build;
+  GroupBuilder& build;
   const Graph& graph;
   NodeId id;
   const ReduceSpec& spec;

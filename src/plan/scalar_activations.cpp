@@ -10,16 +10,16 @@ namespace {
 using Context = const ScalarContext&;
 
 ExprId clamp_between(Context c, ExprId x, double low, double high) {
-  return c.build.binary(ScalarOp::kMinimum, c.build.binary(ScalarOp::kMaximum, x, c.number(low)), c.number(high));
+  return c.build.op(ScalarOp::kMinimum, {c.build.op(ScalarOp::kMaximum, {x, c.number(low)}), c.number(high)});
 }
 
 ExprId hardtanh(Context c) {
   return clamp_between(c, c.self(), c.node.number("min_val", -1.0), c.node.number("max_val", 1.0));
 }
-ExprId relu(Context c) { return c.build.binary(ScalarOp::kMaximum, c.self(), c.number(0.0)); }
+ExprId relu(Context c) { return c.build.op(ScalarOp::kMaximum, {c.self(), c.number(0.0)}); }
 ExprId relu6(Context c) { return clamp_between(c, c.self(), 0.0, 6.0); }
 
-ExprId positive(Context c, ExprId x) { return c.build.compare(ScalarOp::kGreater, x, c.number(0.0)); }
+ExprId positive(Context c, ExprId x) { return c.build.op(ScalarOp::kGreater, {x, c.number(0.0)}); }
 
 ExprId leaky_relu(Context c) {
   const ExprId x = c.self();
@@ -37,14 +37,14 @@ ExprId gelu(Context c) {
   if (c.node.text("approximate", "none") == "tanh") {
     const ExprId cubic = k.mul(c.number(0.044715), k.mul(k.mul(x, x), x));
     const ExprId inner = k.mul(c.number(std::sqrt(2.0 / M_PI)), k.add(x, cubic));
-    return k.mul(half_x, k.add(c.number(1.0), k.unary(ScalarOp::kTanh, inner)));
+    return k.mul(half_x, k.add(c.number(1.0), k.op(ScalarOp::kTanh, {inner})));
   }
-  return k.mul(half_x, k.add(c.number(1.0), k.unary(ScalarOp::kErf, k.mul(x, c.number(M_SQRT1_2)))));
+  return k.mul(half_x, k.add(c.number(1.0), k.op(ScalarOp::kErf, {k.mul(x, c.number(M_SQRT1_2))})));
 }
 
 ExprId silu(Context c) {
   const ExprId x = c.self();
-  return c.build.mul(x, c.build.unary(ScalarOp::kSigmoid, x));
+  return c.build.mul(x, c.build.op(ScalarOp::kSigmoid, {x}));
 }
 
 // x·tanh(log(1 + e^x)) = x·(n / (n + 2)) with n = e^x·(e^x + 2): one exponential. From 20 on the quotient is 1 in every
@@ -53,7 +53,7 @@ ExprId mish(Context c) {
   auto& k = c.build;
   const double limit = c.result == DType::f64 ? 40.0 : 20.0;
   const ExprId x = c.self(), two = c.number(2.0);
-  const ExprId e = k.unary(ScalarOp::kExp, k.binary(ScalarOp::kMinimum, x, c.number(limit)));
+  const ExprId e = k.op(ScalarOp::kExp, {k.op(ScalarOp::kMinimum, {x, c.number(limit)})});
   const ExprId n = k.mul(e, k.add(e, two));
   return k.mul(x, k.div(n, k.add(n, two)));
 }
@@ -63,19 +63,19 @@ ExprId softplus(Context c) {
   const ExprId x = c.self();
   const double beta = c.node.number("beta", 1.0);
   const ExprId scaled = k.mul(x, c.number(beta));
-  const ExprId soft = k.div(k.unary(ScalarOp::kLog1p, k.unary(ScalarOp::kExp, scaled)), c.number(beta));
-  return k.select(k.compare(ScalarOp::kGreater, scaled, c.number(c.node.number("threshold", 20.0))), x, soft);
+  const ExprId soft = k.div(k.op(ScalarOp::kLog1p, {k.op(ScalarOp::kExp, {scaled})}), c.number(beta));
+  return k.select(k.op(ScalarOp::kGreater, {scaled, c.number(c.node.number("threshold", 20.0))}), x, soft);
 }
 
 ExprId softsign(Context c) {
   const ExprId x = c.self();
-  return c.build.div(x, c.build.add(c.number(1.0), c.build.unary(ScalarOp::kAbs, x)));
+  return c.build.div(x, c.build.add(c.number(1.0), c.build.op(ScalarOp::kAbs, {x})));
 }
 
 ExprId exponential_unit(Context c, double negative, double positive_scale, double input_scale) {
   auto& k = c.build;
   const ExprId x = c.self();
-  const ExprId below = k.mul(k.unary(ScalarOp::kExpm1, k.mul(x, c.number(input_scale))), c.number(negative));
+  const ExprId below = k.mul(k.op(ScalarOp::kExpm1, {k.mul(x, c.number(input_scale))}), c.number(negative));
   return k.select(positive(c, x), k.mul(x, c.number(positive_scale)), below);
 }
 
@@ -102,17 +102,17 @@ ExprId hardswish(Context c) {
 
 ExprId log_sigmoid(Context c) {
   const ExprId x = c.self();
-  return c.build.sub(c.build.binary(ScalarOp::kMinimum, x, c.number(0.0)), log1p_exp_negative_abs(c, x));
+  return c.build.sub(c.build.op(ScalarOp::kMinimum, {x, c.number(0.0)}), log1p_exp_negative_abs(c, x));
 }
 
 ExprId tanhshrink(Context c) {
   const ExprId x = c.self();
-  return c.build.sub(x, c.build.unary(ScalarOp::kTanh, x));
+  return c.build.sub(x, c.build.op(ScalarOp::kTanh, {x}));
 }
 
 ExprId threshold(Context c) {
   const ExprId x = c.self();
-  return c.build.select(c.build.compare(ScalarOp::kLessEqual, x, c.argument("threshold", c.result)),
+  return c.build.select(c.build.op(ScalarOp::kLessEqual, {x, c.argument("threshold", c.result)}),
                         c.argument("value", c.result), x);
 }
 
@@ -120,9 +120,8 @@ ExprId hardshrink(Context c) {
   auto& k = c.build;
   const ExprId x = c.self();
   const double bound = c.node.number("lambd", 0.5);
-  const ExprId inside = k.op(
-      ScalarOp::kLogicalAnd, DType::b1,
-      {k.compare(ScalarOp::kGreaterEqual, x, c.number(-bound)), k.compare(ScalarOp::kLessEqual, x, c.number(bound))});
+  const ExprId inside = k.op(ScalarOp::kLogicalAnd, {k.op(ScalarOp::kGreaterEqual, {x, c.number(-bound)}),
+                                                     k.op(ScalarOp::kLessEqual, {x, c.number(bound)})});
   return k.select(inside, c.number(0.0), x);
 }
 
@@ -131,15 +130,15 @@ ExprId softshrink(Context c) {
   const ExprId x = c.self(), bound = c.number(c.node.number("lambd", 0.5)),
                negative = c.number(-c.node.number("lambd", 0.5));
   const ExprId inside = k.mul(x, c.number(0.0));  // keeps NaN
-  return k.select(k.compare(ScalarOp::kGreater, x, bound), k.sub(x, bound),
-                  k.select(k.compare(ScalarOp::kLess, x, negative), k.add(x, bound), inside));
+  return k.select(k.op(ScalarOp::kGreater, {x, bound}), k.sub(x, bound),
+                  k.select(k.op(ScalarOp::kLess, {x, negative}), k.add(x, bound), inside));
 }
 
 ExprId logit(Context c) {
   auto& k = c.build;
   ExprId x = c.self();
   if (c.has("eps")) x = clamp_between(c, x, c.node.number("eps", 0.0), 1.0 - c.node.number("eps", 0.0));
-  return k.unary(ScalarOp::kLog, k.div(x, k.sub(c.number(1.0), x)));
+  return k.op(ScalarOp::kLog, {k.div(x, k.sub(c.number(1.0), x))});
 }
 
 const std::unordered_map<std::string_view, ScalarLowering> kActivations = {
@@ -171,7 +170,7 @@ const std::unordered_map<std::string_view, ScalarLowering> kActivations = {
 
 ExprId log1p_exp_negative_abs(Context c, ExprId x) {
   auto& k = c.build;
-  return k.unary(ScalarOp::kLog1p, k.unary(ScalarOp::kExp, k.unary(ScalarOp::kNeg, k.unary(ScalarOp::kAbs, x))));
+  return k.op(ScalarOp::kLog1p, {k.op(ScalarOp::kExp, {k.op(ScalarOp::kNeg, {k.op(ScalarOp::kAbs, {x})})})});
 }
 
 ScalarLowering find_activation(std::string_view base_name) {

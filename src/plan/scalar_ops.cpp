@@ -31,34 +31,34 @@ DType promote(DType a, DType b) {
 
 template <ScalarOp code>
 ExprId unary(Context c) {
-  return c.build.unary(code, c.self());
+  return c.build.op(code, {c.self()});
 }
 
 template <ScalarOp code>
 ExprId binary(Context c) {
-  return c.build.binary(code, c.self(), c.argument("other", c.result));
+  return c.build.op(code, {c.self(), c.argument("other", c.result)});
 }
 
 template <ScalarOp code>
 ExprId integer_keeps(Context c) {
-  return is_floating(c.result) ? c.build.unary(code, c.self()) : c.self();
+  return is_floating(c.result) ? c.build.op(code, {c.self()}) : c.self();
 }
 
 template <ScalarOp code>
 ExprId comparison(Context c) {
   const DType dtype = compute_dtype(promoted_dtype(c.graph, c.node, {"self", "other"}));
-  return c.build.compare(code, c.argument("self", dtype), c.argument("other", dtype));
+  return c.build.op(code, {c.argument("self", dtype), c.argument("other", dtype)});
 }
 
 template <ScalarOp code>
 ExprId logical(Context c) {
-  return c.build.compare(code, c.argument("self", DType::b1), c.argument("other", DType::b1));
+  return c.build.op(code, {c.argument("self", DType::b1), c.argument("other", DType::b1)});
 }
 
 template <ScalarOp bits, ScalarOp truth>
 ExprId bitwise(Context c) {
   const ScalarOp code = c.result == DType::b1 ? truth : bits;
-  return c.build.binary(code, c.self(), c.argument("other", c.result));
+  return c.build.op(code, {c.self(), c.argument("other", c.result)});
 }
 
 DType operand_dtype(Context c, std::string_view name) { return compute_dtype(c.graph.type(c.node.value(name)).dtype); }
@@ -67,7 +67,7 @@ DType operand_dtype(Context c, std::string_view name) { return compute_dtype(c.g
 
 ExprId add(Context c) {
   const ExprId other = c.argument("other", c.result);
-  if (c.result == DType::b1) return c.build.binary(ScalarOp::kLogicalOr, c.self(), other);
+  if (c.result == DType::b1) return c.build.op(ScalarOp::kLogicalOr, {c.self(), other});
   return c.build.add(c.self(), c.build.mul(other, c.argument_or("alpha", 1.0, c.result)));
 }
 
@@ -81,25 +81,24 @@ ExprId rsub(Context c) {
 
 ExprId mul(Context c) {
   const ExprId other = c.argument("other", c.result);
-  return c.result == DType::b1 ? c.build.binary(ScalarOp::kLogicalAnd, c.self(), other) : c.build.mul(c.self(), other);
+  return c.result == DType::b1 ? c.build.op(ScalarOp::kLogicalAnd, {c.self(), other}) : c.build.mul(c.self(), other);
 }
 
 // floor(a / b) as PyTorch has it: exact for representable quotients (1 // 0.1 is 9), a / b where b is 0.
 ExprId floor_quotient(Context c, ExprId a, ExprId b) {
   auto& k = c.build;
-  if (!is_floating(c.result)) return k.binary(ScalarOp::kFloorDiv, a, b);
+  if (!is_floating(c.result)) return k.op(ScalarOp::kFloorDiv, {a, b});
   const ExprId zero = c.number(0.0);
-  const ExprId rest = k.binary(ScalarOp::kFmod, a, b);
+  const ExprId rest = k.op(ScalarOp::kFmod, {a, b});
   const ExprId exact = k.div(k.sub(a, rest), b);
-  const ExprId signs_differ = k.op(ScalarOp::kLogicalXor, DType::b1,
-                                   {k.compare(ScalarOp::kLess, b, zero), k.compare(ScalarOp::kLess, rest, zero)});
-  const ExprId inexact = k.op(ScalarOp::kLogicalAnd, DType::b1,
-                              {k.compare(ScalarOp::kNotEqual, rest, zero), signs_differ});
+  const ExprId signs_differ = k.op(ScalarOp::kLogicalXor,
+                                   {k.op(ScalarOp::kLess, {b, zero}), k.op(ScalarOp::kLess, {rest, zero})});
+  const ExprId inexact = k.op(ScalarOp::kLogicalAnd, {k.op(ScalarOp::kNotEqual, {rest, zero}), signs_differ});
   const ExprId quotient = k.select(inexact, k.sub(exact, c.number(1.0)), exact);
-  const ExprId floor = k.unary(ScalarOp::kFloor, quotient);
-  const ExprId rounded_down = k.compare(ScalarOp::kGreater, k.sub(quotient, floor), c.number(0.5));
+  const ExprId floor = k.op(ScalarOp::kFloor, {quotient});
+  const ExprId rounded_down = k.op(ScalarOp::kGreater, {k.sub(quotient, floor), c.number(0.5)});
   const ExprId result = k.select(rounded_down, k.add(floor, c.number(1.0)), floor);
-  return k.select(k.compare(ScalarOp::kEqual, b, zero), k.div(a, b), result);
+  return k.select(k.op(ScalarOp::kEqual, {b, zero}), k.div(a, b), result);
 }
 
 ExprId div(Context c) {
@@ -107,8 +106,8 @@ ExprId div(Context c) {
   const std::string mode = c.node.text("rounding_mode");
   if (mode == "floor") return floor_quotient(c, a, b);
   if (mode == "trunc")
-    return is_floating(c.result) ? c.build.unary(ScalarOp::kTrunc, c.build.div(a, b))
-                                 : c.build.binary(ScalarOp::kTruncDiv, a, b);
+    return is_floating(c.result) ? c.build.op(ScalarOp::kTrunc, {c.build.div(a, b)})
+                                 : c.build.op(ScalarOp::kTruncDiv, {a, b});
   return c.build.div(a, b);
 }
 
@@ -129,14 +128,14 @@ ExprId pow(Context c) {
   if (constant_exponent) {
     if (exponent == std::floor(exponent) && exponent >= 0 && exponent <= 8)
       return whole_power(c, base, static_cast<int>(exponent));
-    if (exponent == 0.5) return k.unary(ScalarOp::kSqrt, base);
-    if (exponent == -0.5) return k.unary(ScalarOp::kRsqrt, base);
+    if (exponent == 0.5) return k.op(ScalarOp::kSqrt, {base});
+    if (exponent == -0.5) return k.op(ScalarOp::kRsqrt, {base});
     if (exponent == -1.0 || exponent == -2.0)
       return k.div(c.number(1.0), whole_power(c, base, static_cast<int>(-exponent)));
   }
   const ExprId power = c.argument("exponent", c.result);
-  if (k.is_constant(base, 2.0)) return k.unary(ScalarOp::kExp2, power);
-  return k.binary(ScalarOp::kPow, base, power);
+  if (k.is_constant(base, 2.0)) return k.op(ScalarOp::kExp2, {power});
+  return k.op(ScalarOp::kPow, {base, power});
 }
 
 ExprId square(Context c) {
@@ -146,19 +145,18 @@ ExprId square(Context c) {
 // Large and small numbers are scaled by a power of two, so that their squares neither overflow nor vanish.
 ExprId hypot(Context c) {
   auto& k = c.build;
-  const ExprId x = k.unary(ScalarOp::kAbs, c.self()), y = k.unary(ScalarOp::kAbs, c.argument("other", c.result));
+  const ExprId x = k.op(ScalarOp::kAbs, {c.self()}), y = k.op(ScalarOp::kAbs, {c.argument("other", c.result)});
   const bool wide = c.result == DType::f64;
   const double large = wide ? 0x1p500 : 0x1p60, shrink = wide ? 0x1p-600 : 0x1p-70, grow = wide ? 0x1p700 : 0x1p100;
-  const ExprId larger = k.binary(ScalarOp::kMaximum, x, y);
-  const ExprId is_large = k.compare(ScalarOp::kGreater, larger, c.number(large));
-  const ExprId is_small = k.compare(ScalarOp::kLess, larger, c.number(1 / large));
+  const ExprId larger = k.op(ScalarOp::kMaximum, {x, y});
+  const ExprId is_large = k.op(ScalarOp::kGreater, {larger, c.number(large)});
+  const ExprId is_small = k.op(ScalarOp::kLess, {larger, c.number(1 / large)});
   const auto by_size = [&](double for_large, double for_small) {
     return k.select(is_large, c.number(for_large), k.select(is_small, c.number(for_small), c.number(1.0)));
   };
   const ExprId factor = by_size(shrink, grow), a = k.mul(x, factor), b = k.mul(y, factor);
-  const ExprId length = k.mul(k.unary(ScalarOp::kSqrt, k.add(k.mul(a, a), k.mul(b, b))), by_size(1 / shrink, 1 / grow));
-  const ExprId infinite = k.op(ScalarOp::kLogicalOr, DType::b1,
-                               {k.op(ScalarOp::kIsInf, DType::b1, {x}), k.op(ScalarOp::kIsInf, DType::b1, {y})});
+  const ExprId length = k.mul(k.op(ScalarOp::kSqrt, {k.add(k.mul(a, a), k.mul(b, b))}), by_size(1 / shrink, 1 / grow));
+  const ExprId infinite = k.op(ScalarOp::kLogicalOr, {k.op(ScalarOp::kIsInf, {x}), k.op(ScalarOp::kIsInf, {y})});
   return k.select(infinite, c.number(kInfinity), length);
 }
 
@@ -166,8 +164,8 @@ ExprId hypot(Context c) {
 
 ExprId clamp(Context c) {
   ExprId x = c.self();
-  if (c.has("min")) x = c.build.binary(ScalarOp::kMaximum, x, c.argument("min", c.result));
-  if (c.has("max")) x = c.build.binary(ScalarOp::kMinimum, x, c.argument("max", c.result));
+  if (c.has("min")) x = c.build.op(ScalarOp::kMaximum, {x, c.argument("min", c.result)});
+  if (c.has("max")) x = c.build.op(ScalarOp::kMinimum, {x, c.argument("max", c.result)});
   return x;
 }
 
@@ -189,7 +187,7 @@ ExprId lerp(Context c) {
   const ExprId span = k.sub(end, start);
   const ExprId near_start = k.add(start, k.mul(weight, span)),
                near_end = k.sub(end, k.mul(span, k.sub(c.number(1.0), weight)));
-  return k.select(k.compare(ScalarOp::kLess, k.unary(ScalarOp::kAbs, weight), c.number(0.5)), near_start, near_end);
+  return k.select(k.op(ScalarOp::kLess, {k.op(ScalarOp::kAbs, {weight}), c.number(0.5)}), near_start, near_end);
 }
 
 ExprId addcmul(Context c) {
@@ -207,37 +205,33 @@ ExprId addcdiv(Context c) {
 ExprId x_log_y(Context c, ExprId x, ExprId y) {
   auto& k = c.build;
   const ExprId zero = c.number(0.0);
-  const ExprId product = k.mul(x, k.unary(ScalarOp::kLog, y));
-  return k.select(k.op(ScalarOp::kIsNan, DType::b1, {y}), y,
-                  k.select(k.compare(ScalarOp::kEqual, x, zero), zero, product));
+  const ExprId product = k.mul(x, k.op(ScalarOp::kLog, {y}));
+  return k.select(k.op(ScalarOp::kIsNan, {y}), y, k.select(k.op(ScalarOp::kEqual, {x, zero}), zero, product));
 }
 ExprId xlogy(Context c) { return x_log_y(c, c.self(), c.argument("other", c.result)); }
 
 ExprId is_nan(Context c) {
   const DType t = operand_dtype(c, "self");
-  return is_floating(t) ? c.build.op(ScalarOp::kIsNan, DType::b1, {c.argument("self", t)})
-                        : c.build.integer(0, DType::b1);
+  return is_floating(t) ? c.build.op(ScalarOp::kIsNan, {c.argument("self", t)}) : c.build.constant(DType::b1, 0);
 }
 ExprId is_inf(Context c) {
   const DType t = operand_dtype(c, "self");
-  return is_floating(t) ? c.build.op(ScalarOp::kIsInf, DType::b1, {c.argument("self", t)})
-                        : c.build.integer(0, DType::b1);
+  return is_floating(t) ? c.build.op(ScalarOp::kIsInf, {c.argument("self", t)}) : c.build.constant(DType::b1, 0);
 }
 ExprId is_finite(Context c) {
-  return c.build.op(ScalarOp::kLogicalNot, DType::b1,
-                    {c.build.op(ScalarOp::kLogicalOr, DType::b1, {is_nan(c), is_inf(c)})});
+  return c.build.op(ScalarOp::kLogicalNot, {c.build.op(ScalarOp::kLogicalOr, {is_nan(c), is_inf(c)})});
 }
-ExprId logical_not(Context c) { return c.build.op(ScalarOp::kLogicalNot, DType::b1, {c.argument("self", DType::b1)}); }
+ExprId logical_not(Context c) { return c.build.op(ScalarOp::kLogicalNot, {c.argument("self", DType::b1)}); }
 ExprId bitwise_not(Context c) {
-  return c.build.unary(c.result == DType::b1 ? ScalarOp::kLogicalNot : ScalarOp::kBitNot, c.self());
+  return c.build.op(c.result == DType::b1 ? ScalarOp::kLogicalNot : ScalarOp::kBitNot, {c.self()});
 }
 ExprId frac(Context c) {
   const ExprId x = c.self();
-  return c.build.sub(x, c.build.unary(ScalarOp::kTrunc, x));
+  return c.build.sub(x, c.build.op(ScalarOp::kTrunc, {x}));
 }
 ExprId degrees(Context c) { return c.build.mul(c.self(), c.number(180.0 / M_PI)); }
 ExprId radians(Context c) { return c.build.mul(c.self(), c.number(M_PI / 180.0)); }
-ExprId absolute(Context c) { return c.result == DType::b1 ? c.self() : c.build.unary(ScalarOp::kAbs, c.self()); }
+ExprId absolute(Context c) { return c.result == DType::b1 ? c.self() : c.build.op(ScalarOp::kAbs, {c.self()}); }
 
 double largest_of(DType dtype) {
   if (dtype == DType::f16) return 65504.0;
@@ -250,11 +244,11 @@ ExprId nan_to_num(Context c) {
   if (!is_floating(c.result)) return c.self();
   const double limit = largest_of(c.graph.type(c.node.results[0]).dtype);
   const ExprId x = c.self();
-  const ExprId upper = k.select(k.compare(ScalarOp::kEqual, x, c.number(kInfinity)),
+  const ExprId upper = k.select(k.op(ScalarOp::kEqual, {x, c.number(kInfinity)}),
                                 c.argument_or("posinf", limit, c.result), x);
-  const ExprId lower = k.select(k.compare(ScalarOp::kEqual, x, c.number(-kInfinity)),
+  const ExprId lower = k.select(k.op(ScalarOp::kEqual, {x, c.number(-kInfinity)}),
                                 c.argument_or("neginf", -limit, c.result), upper);
-  return k.select(k.op(ScalarOp::kIsNan, DType::b1, {x}), c.argument_or("nan", 0.0, c.result), lower);
+  return k.select(k.op(ScalarOp::kIsNan, {x}), c.argument_or("nan", 0.0, c.result), lower);
 }
 
 template <ScalarOp keep>  // columns at `keep` of row + diagonal stay
@@ -263,8 +257,8 @@ ExprId triangle(Context c) {
   const size_t rank = c.coords.size();
   const ExprId column = k.index(c.coords[rank - 1], DType::i64);
   const ExprId limit = k.add(k.index(c.coords[rank - 2], DType::i64),
-                             k.integer(c.node.integer("diagonal", 0), DType::i64));
-  return k.select(k.compare(keep, column, limit), c.self(), c.number(0.0));
+                             k.constant(DType::i64, c.node.integer("diagonal", 0)));
+  return k.select(k.op(keep, {column, limit}), c.self(), c.number(0.0));
 }
 
 // --- Normalisation with given statistics, losses ---
@@ -272,8 +266,8 @@ ExprId triangle(Context c) {
 ExprId normalise_with_statistics(Context c) {
   auto& k = c.build;
   const ExprId deviation = k.sub(c.argument("input", c.result), c.argument("running_mean", c.result));
-  const ExprId inverse = k.unary(ScalarOp::kRsqrt,
-                                 k.add(c.argument("running_var", c.result), c.number(c.node.number("eps", 1e-5))));
+  const ExprId inverse = k.op(ScalarOp::kRsqrt,
+                              {k.add(c.argument("running_var", c.result), c.number(c.node.number("eps", 1e-5)))});
   // The channel's factor first: where it is below one, no product on the way overflows that would not in PyTorch's
   // kernels.
   ExprId value = k.mul(deviation, c.has("weight") ? k.mul(inverse, c.argument("weight", c.result)) : inverse);
@@ -286,21 +280,20 @@ ExprId huber_element(Context c, ExprId distance, double bound, bool scaled) {
   ExprId inside = k.mul(k.mul(distance, distance), c.number(scaled ? 0.5 / bound : 0.5));
   ExprId outside = k.sub(distance, c.number(0.5 * bound));
   if (!scaled) outside = k.mul(outside, c.number(bound));
-  return k.select(k.compare(scaled ? ScalarOp::kLess : ScalarOp::kLessEqual, distance, c.number(bound)), inside,
-                  outside);
+  return k.select(k.op(scaled ? ScalarOp::kLess : ScalarOp::kLessEqual, {distance, c.number(bound)}), inside, outside);
 }
 
 ExprId kl_div_element(Context c, ExprId input, ExprId target) {
   auto& k = c.build;
-  if (c.node.boolean("log_target", false)) return k.mul(k.unary(ScalarOp::kExp, target), k.sub(target, input));
+  if (c.node.boolean("log_target", false)) return k.mul(k.op(ScalarOp::kExp, {target}), k.sub(target, input));
   return k.sub(x_log_y(c, target, target), k.mul(target, input));
 }
 
 ExprId binary_cross_entropy_element(Context c, ExprId input, ExprId target) {
   auto& k = c.build;
-  auto bounded = [&](ExprId logarithm) { return k.binary(ScalarOp::kMaximum, logarithm, c.number(-100.0)); };
-  const ExprId no = bounded(k.unary(ScalarOp::kLog1p, k.unary(ScalarOp::kNeg, input))),
-               yes = bounded(k.unary(ScalarOp::kLog, input));
+  auto bounded = [&](ExprId logarithm) { return k.op(ScalarOp::kMaximum, {logarithm, c.number(-100.0)}); };
+  const ExprId no = bounded(k.op(ScalarOp::kLog1p, {k.op(ScalarOp::kNeg, {input})})),
+               yes = bounded(k.op(ScalarOp::kLog, {input}));
   return k.sub(k.mul(k.sub(target, c.number(1.0)), no), k.mul(target, yes));
 }
 
@@ -432,15 +425,15 @@ bool ScalarContext::has(std::string_view name) const {
 }
 
 ExprId ScalarContext::argument(std::string_view name, DType dtype) const {
-  if (const ValueId value = node.value(name); value != kNoValue) return build.cast(operands.at(value), dtype);
+  if (const ValueId value = node.value(name); value != kNoValue) return build.cast(dtype, operands.at(value));
   const Argument* found = node.find(name);
   KW_ASSERT(found, node.op + " lacks its argument " + std::string(name));
-  if (const auto* whole = std::get_if<int64_t>(found)) return build.integer(*whole, dtype);
-  return build.constant(node.number(name, 0.0), dtype);
+  if (const auto* whole = std::get_if<int64_t>(found)) return build.constant(dtype, *whole);
+  return build.constant(dtype, node.number(name, 0.0));
 }
 
 ExprId ScalarContext::argument_or(std::string_view name, double fallback, DType dtype) const {
-  return has(name) ? argument(name, dtype) : build.constant(fallback, dtype);
+  return has(name) ? argument(name, dtype) : build.constant(dtype, fallback);
 }
 
 DType promoted_dtype(const Graph& graph, const Node& node, std::initializer_list<std::string_view> arguments) {
@@ -484,13 +477,13 @@ ExprId loss_element(const ScalarContext& c) {
   if (base == "kl_div") return kl_div_element(c, input, target);
   if (base == "binary_cross_entropy") return binary_cross_entropy_element(c, input, target);
   if (base == "binary_cross_entropy_with_logits")
-    return k.add(k.sub(k.binary(ScalarOp::kMaximum, input, c.number(0.0)), k.mul(input, target)),
+    return k.add(k.sub(k.op(ScalarOp::kMaximum, {input, c.number(0.0)}), k.mul(input, target)),
                  log1p_exp_negative_abs(c, input));
   if (base == "soft_margin_loss")
-    return k.unary(ScalarOp::kLog1p, k.unary(ScalarOp::kExp, k.unary(ScalarOp::kNeg, k.mul(target, input))));
+    return k.op(ScalarOp::kLog1p, {k.op(ScalarOp::kExp, {k.op(ScalarOp::kNeg, {k.mul(target, input)})})});
   const ExprId difference = k.sub(input, target);
   if (base == "mse_loss") return k.mul(difference, difference);
-  const ExprId distance = k.unary(ScalarOp::kAbs, difference);
+  const ExprId distance = k.op(ScalarOp::kAbs, {difference});
   if (base == "l1_loss") return distance;
   const double bound = base == "huber_loss" ? c.node.number("delta", 1.0) : c.node.number("beta", 1.0);
   if (base == "smooth_l1_loss" && bound == 0.0) return distance;

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "ir/graph.hpp"
-#include "plan/kernel_builder.hpp"
+#include "plan/group_builder.hpp"
 
 namespace kw::plan {
 
 // One application: the node, its operands' elements, where in the result it stands.
 struct ScalarContext {
-  KernelBuilder& build;
+  GroupBuilder& build;
   const Graph& graph;
   const Node& node;
   const std::map<ValueId, ExprId>& operands;  // per tensor operand, in its compute dtype
@@ -24,7 +24,7 @@ struct ScalarContext {
   ExprId argument(std::string_view name, DType dtype) const;  // tensor element or Python number, cast to dtype
   ExprId argument_or(std::string_view name, double fallback, DType dtype) const;
   ExprId self() const { return argument("self", result); }
-  ExprId number(double value) const { return build.constant(value, result); }
+  ExprId number(double value) const { return build.constant(result, value); }
 };
 
 // PyTorch's result_type of the node's named arguments: tensors of rank > 0 before scalars' tensors before Python

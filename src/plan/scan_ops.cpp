@@ -22,18 +22,18 @@ DType scan_dtype(DType dtype) {
   return compute_dtype(dtype);
 }
 
-ExprId identity(KernelBuilder& build, ReduceOp op, DType dtype) {
+ExprId identity(GroupBuilder& build, ReduceOp op, DType dtype) {
   const double infinity = std::numeric_limits<double>::infinity();
   const bool wide = dtype == DType::i64;
   const int64_t lowest = wide ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int32_t>::min();
   const int64_t highest = wide ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int32_t>::max();
   switch (op) {
-    case ReduceOp::kProd: return build.integer(1, dtype);
+    case ReduceOp::kProd: return build.constant(dtype, 1);
     case ReduceOp::kMax:
     case ReduceOp::kLogSumExp:
-      return is_floating(dtype) ? build.constant(-infinity, dtype) : build.integer(lowest, dtype);
-    case ReduceOp::kMin: return is_floating(dtype) ? build.constant(infinity, dtype) : build.integer(highest, dtype);
-    default: return build.integer(0, dtype);
+      return is_floating(dtype) ? build.constant(dtype, -infinity) : build.constant(dtype, lowest);
+    case ReduceOp::kMin: return is_floating(dtype) ? build.constant(dtype, infinity) : build.constant(dtype, highest);
+    default: return build.constant(dtype, 0);
   }
 }
 
@@ -51,28 +51,28 @@ std::optional<double> scan_identity(const Graph& graph, NodeId id) {
   }
 }
 
-ExprId scan_of_one(KernelBuilder& build, const Graph& graph, NodeId id, int result, ExprId operand) {
+ExprId scan_of_one(GroupBuilder& build, const Graph& graph, NodeId id, int result, ExprId operand) {
   const DType dtype = compute_dtype(graph.type(graph.nodes[id].results[result]).dtype);
-  return result == 1 ? build.integer(0, dtype) : build.cast(operand, dtype);
+  return result == 1 ? build.constant(dtype, 0) : build.cast(dtype, operand);
 }
 
 ExprId lower_scan(const ScanContext& context) {
-  KernelBuilder& k = context.build;
+  GroupBuilder& k = context.build;
   const Node& node = context.graph.nodes[context.id];
   const ReduceOp op = operation_of(base_name(node));
   const bool extreme = op == ReduceOp::kMax || op == ReduceOp::kMin;
   const DType value_dtype = context.graph.type(node.results[0]).dtype;
   const DType dtype = scan_dtype(value_dtype);
   // dtype= casts before the scan: a float that becomes an integer loses its fraction first.
-  ExprId operand = k.cast(extreme ? context.operand : k.cast(context.operand, compute_dtype(value_dtype)), dtype);
+  ExprId operand = k.cast(dtype, extreme ? context.operand : k.cast(compute_dtype(value_dtype), context.operand));
   if (context.inside != kNoExpr) operand = k.select(context.inside, operand, identity(k, op, dtype));
   std::vector<ExprId> operands = {operand};
   if (context.with_positions) {
     const bool wide = product(context.graph.type(node.results[0]).shape) > std::numeric_limits<int32_t>::max();
     operands.push_back(k.index(context.position, wide ? DType::i64 : DType::i32));
   }
-  if (context.result == 1) return k.cast(k.scan(op, k.dtype(operands.at(1)), operands, 1), DType::i64);
-  return k.cast(k.scan(op, dtype, operands), compute_dtype(value_dtype));
+  if (context.result == 1) return k.cast(DType::i64, k.scan(op, operands, 1));
+  return k.cast(compute_dtype(value_dtype), k.scan(op, operands));
 }
 
 }  // namespace kw::plan

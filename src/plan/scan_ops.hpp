@@ -4,12 +4,12 @@
 #include <optional>
 
 #include "ir/graph.hpp"
-#include "plan/kernel_builder.hpp"
+#include "plan/group_builder.hpp"
 
 namespace kw::plan {
 
 struct ScanContext {
-  KernelBuilder& build;
+  GroupBuilder& build;
   const Graph& graph;
   NodeId id;
   int result = 0;               // which of the node's results
@@ -26,6 +26,6 @@ std::optional<double> scan_identity(const Graph& graph, NodeId id);
 ExprId lower_scan(const ScanContext& context);
 
 // Along an axis of one element every scan is its operand.
-ExprId scan_of_one(KernelBuilder& build, const Graph& graph, NodeId id, int result, ExprId operand);
+ExprId scan_of_one(GroupBuilder& build, const Graph& graph, NodeId id, int result, ExprId operand);
 
 }  // namespace kw::plan

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "plan/axes.hpp"
-#include "plan/kernel_builder.hpp"
+#include "plan/group_builder.hpp"
 #include "support/error.hpp"
 
 namespace kw::plan {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "plan/axes.hpp"
-#include "plan/kernel_builder.hpp"
+#include "plan/group_builder.hpp"
 
 namespace kw::plan {
 
@@ -129,7 +129,7 @@ class ReductionUnroller {
     const int64_t elements = elements_of(new_.buffers[access.buffer]);
     if (may_leave && range_of(index_of(access), ranges_).high >= elements)
       guards.push_back({index_of(access), 0, elements});
-    return build_.load(std::move(access), guards, expr.dtype);
+    return build_.load(std::move(access), guards);
   }
 
   ExprId folded(const Expr& expr, Place place, size_t axis) {
@@ -137,7 +137,7 @@ class ReductionUnroller {
     ExprId result = kNoExpr;
     for (place[axis] = 0; place[axis] < extent_of(old_.symbols[axis]); ++place[axis]) {
       const ExprId one = folded(expr, place, axis + 1);
-      result = result == kNoExpr ? one : build_.op(*kernel::step_of(expr.reduce), expr.dtype, {result, one});
+      result = result == kNoExpr ? one : build_.op(*kernel::step_of(expr.reduce), {result, one});
     }
     return result;
   }
@@ -162,12 +162,13 @@ class ReductionUnroller {
 
   ExprId identity(ReduceOp reduce, DType dtype) {
     const bool extreme = reduce == ReduceOp::kMax || reduce == ReduceOp::kMin;
-    if (!extreme || is_floating(dtype)) return build_.constant(identity_of(reduce), dtype);
+    if (!extreme || is_floating(dtype)) return build_.constant(dtype, identity_of(reduce));
     expressible_ = expressible_ && (dtype == DType::i32 || dtype == DType::i64);
     const bool wide = dtype == DType::i64, largest = reduce == ReduceOp::kMin;
     if (wide)
-      return build_.integer(largest ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min(), dtype);
-    return build_.integer(largest ? std::numeric_limits<int32_t>::max() : std::numeric_limits<int32_t>::min(), dtype);
+      return build_.constant(dtype,
+                             largest ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min());
+    return build_.constant(dtype, largest ? std::numeric_limits<int32_t>::max() : std::numeric_limits<int32_t>::min());
   }
 
   bool yields_outside(ExprId id, const std::vector<Guard>& guards, double identity) const {
@@ -185,7 +186,7 @@ class ReductionUnroller {
   const std::vector<int64_t>& repeats_;
   const std::vector<std::vector<bool>> varies_;
   GroupKernel new_;
-  KernelBuilder build_;
+  GroupBuilder build_;
   std::vector<kernel::SymbolRange> ranges_;
   std::map<std::pair<ExprId, Place>, ExprId> known_;
   bool expressible_ = true;

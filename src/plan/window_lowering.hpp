@@ -3,13 +3,13 @@
 
 #include <vector>
 
-#include "plan/kernel_builder.hpp"
+#include "plan/group_builder.hpp"
 #include "plan/windows.hpp"
 
 namespace kw::plan {
 
 struct WindowContext {
-  KernelBuilder& build;
+  GroupBuilder& build;
   const Window& window;
   const Coords& point;  // of the window's domain (windows.hpp)
   const WindowElement& element;
@@ -26,7 +26,7 @@ std::vector<ExprId> lower_window(const WindowContext& context);
 
 // The position of a row's or window's largest element as PyTorch's pooling has it: the first of equals, but the last
 // NaN.
-ExprId pooled_position(KernelBuilder& build, ExprId value, ExprId largest, const Index& position,
+ExprId pooled_position(GroupBuilder& build, ExprId value, ExprId largest, const Index& position,
                        const std::vector<Guard>& guards);
 
 }  // namespace kw::plan

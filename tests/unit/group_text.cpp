@@ -10,7 +10,7 @@
 #include <map>
 #include <optional>
 
-#include "plan/kernel_builder.hpp"
+#include "plan/group_builder.hpp"
 #include "support/error.hpp"
 
 namespace kw {
@@ -423,7 +423,7 @@ class Parser {
   std::string_view text_;
   size_t at_ = 0;
   GroupKernel kernel_;
-  KernelBuilder masks_{kernel_};
+  GroupBuilder masks_{kernel_};
   bool is_reversed_ = false;  // the scanned axis
   std::map<std::string, Scatter> scatters_;
   std::vector<AxisWords> words_;  // [axis]

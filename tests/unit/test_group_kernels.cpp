@@ -11,7 +11,7 @@
 #include "plan/embedding.hpp"
 #include "plan/estimate.hpp"
 #include "plan/group_tiles.hpp"
-#include "plan/kernel_builder.hpp"
+#include "plan/group_builder.hpp"
 #include "targets/cpu/lowering.hpp"
 #include "targets/targets.hpp"
 #include "tile/interpreter.hpp"
@@ -418,11 +418,12 @@ TEST(GroupKernels, ScatterFromEveryPoint) {
 TEST(GroupKernels, MasksAreReadBackAsGuards) {
   GroupKernel kernel;
   kernel.symbols = {axis_of("row", 8), axis_of("column", 8)};
+  kernel.buffers = {row_of_elements("flags", DType::b1, 8, kernel::BufferRole::kInput)};
   kernel.parallel = 2;
-  KernelBuilder build(kernel);
+  GroupBuilder build(kernel);
   const Index row = kernel::symbol_index(0), column = kernel::symbol_index(1);
   const ExprId inside = build.mask_of({{row - Index(1), 0, 8}, {column, 2, 5}});
-  const ExprId flag = build.load(element_at(0, row), {}, DType::b1);
+  const ExprId flag = build.load(element_at(0, row), {});
   const auto bounds_of = [&](ExprId mask) {
     std::vector<std::pair<Index, std::pair<int64_t, int64_t>>> bounds;
     for (const Guard& guard : guards_of(kernel, mask)) bounds.push_back({guard.index, {guard.lower, guard.upper}});

@@ -312,7 +312,6 @@ class Expander {
   ExprId whole(int64_t number, DType dtype) {
     Expr expr;
     expr.dtype = dtype;
-    expr.number = static_cast<double>(number);
     expr.integer = number;
     return intern(std::move(expr));
   }
