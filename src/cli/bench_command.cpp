@@ -36,10 +36,10 @@ struct BenchArguments {
 };
 
 // Two or three prepare while one is timed; on the CPU the others would disturb the timing.
-int default_jobs(const BenchOptions& options) {
+int default_jobs(const BenchOptions& options, const Target& target) {
   const int cores = std::max(1u, std::thread::hardware_concurrency());
   if (options.emit_only) return cores;
-  return options.devices.front() == "cpu" ? 1 : std::clamp(cores / static_cast<int>(4 * options.devices.size()), 1, 3);
+  return target.is_host() ? 1 : std::clamp(cores / static_cast<int>(4 * options.devices.size()), 1, 3);
 }
 
 std::string line_text(const ResultLine& line, size_t done, size_t of) {
@@ -96,10 +96,9 @@ int bench(BenchArguments options, Console& console) {
     llm::place_of(bench.proposer.model.model);
   const Target& target = resolve_target(bench.target, environment, !bench.emit_only);
   bench.target = target.name();
-  if (bench.emit_only) bench.devices = {""};
-  else if (target.tensors() != "cuda") bench.devices = {std::string(target.tensors())};
+  if (bench.emit_only || target.is_host()) bench.devices = {""};
   else if (bench.devices.empty()) bench.devices = {"0"};
-  bench.jobs = options.jobs > 0 ? options.jobs : default_jobs(bench);
+  bench.jobs = options.jobs > 0 ? options.jobs : default_jobs(bench, target);
   const std::vector<BenchProblem> problems = find_problems(options.paths);
   const BenchRun run = run_bench(
       problems, bench, [&](const ResultLine& line, size_t done, size_t of) { console.note(line_text(line, done, of)); },

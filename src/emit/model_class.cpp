@@ -395,7 +395,7 @@ def warn_once(reason):
                              (program_.graphs ? fmt::format("graphed_forward(self, {}, ", local("addresses"))
                                               : "kernel_forward(") +
                              kept + "*" + local("tensors") + ")\n";
-    if (target_.device() != "cuda" || place.empty()) return call;
+    if (!target_.runs_ahead() || place.empty()) return call;
     return (program_.graphs ? target_.host_checks(program_) : "") +
            fmt::format(
                "if DEVICE == \"cuda\" and {0}.index != torch.cuda.current_device():\n    with "

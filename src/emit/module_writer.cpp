@@ -175,13 +175,6 @@ void give_way(const std::string& problem, std::string& ours, std::vector<std::st
   if (redefined) imports.insert(imports.begin(), "import builtins");
 }
 
-std::string device_constant(const TargetPrinter& target) {
-  if (target.device() == "cuda")
-    return "DEVICE = \"cpu\" if os.environ.get(\"TRITON_INTERPRET\") == \"1\" else \"cuda\"  # Triton's interpreter "
-           "works on CPU tensors\n";
-  return fmt::format("DEVICE = {}\n", python::quoted(target.device()));
-}
-
 std::string stripped(std::string text) {
   while (text.ends_with('\n')) text.pop_back();
   return text + "\n";
@@ -191,7 +184,7 @@ std::string stripped(std::string text) {
 
 std::string write_module(const Graph& graph, const Program& given, const TargetPrinter& target,
                          const ModuleText& text) {
-  const Program program = target.device() == "cuda" ? with_late_allocations(graph, given) : given;
+  const Program program = target.runs_ahead() ? with_late_allocations(graph, given) : given;
   std::string kernels = target.kernels(program);
   if (!kernels.empty()) kernels = stripped(kernels);
   const std::string trailer = target.trailer(program);
@@ -265,7 +258,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
   functions += target.launch_functions(program, forward.splits_scratch);
   if (forward.counts_programs) functions += program.graphs ? kEndedProgramsOfGraphs : kEndedPrograms;
   functions += forward.source + "\n\n" + model_class_text(graph, program, target, wraps_module, kept);
-  std::string ours = device_constant(target);
+  std::string ours = fmt::format("DEVICE = {}\n", target.device_text());
   if (forward.calls_library) ours += "aten = torch.ops.aten\n";
   ours += "\n\n" + functions;
   if (!trailer.empty()) ours += "\n\n" + stripped(trailer);

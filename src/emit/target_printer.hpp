@@ -12,7 +12,9 @@ namespace kw {
 class TargetPrinter {
  public:
   virtual ~TargetPrinter() = default;
-  virtual std::string device() const = 0;  // "cuda" or "cpu"
+  virtual std::string device_text() const = 0;  // of tensors: what DEVICE is, as Python text
+  // Whether the host goes on while kernels run, on a device of which there may be several.
+  virtual bool runs_ahead() const { return false; }
   // Whether the kernel is done with each element of the buffer `read` when it stores the same place of `written`, so
   // that both may be one tensor. The caller has seen to it that both are accessed at equal indices, by one program
   // each, and that no scan, gather or scatter takes part.

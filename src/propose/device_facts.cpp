@@ -72,8 +72,8 @@ DeviceDescription known_device(Archive& archive, const Environment& environment,
   return description;
 }
 
-double cache_bytes(Session& session, const std::string& device) {
-  if (device != "cuda") return cpu_cache_bytes();
+double cache_bytes(Session& session, const Target& target) {
+  if (target.is_host()) return cpu_cache_bytes();
   const Json hello = session.hello();
   const Json& cards = rows_of(hello, "cuda");
   return cards.empty() ? 0.0 : figure_of(cards[0], "l2_bytes").value_or(0);

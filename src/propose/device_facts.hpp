@@ -31,6 +31,6 @@ Ceilings device_ceilings(Session& session, Archive& archive, const std::string& 
 DeviceDescription known_device(Archive& archive, const Environment& environment, const std::string& environment_hash,
                                const Target& target, const nlohmann::ordered_json& card);
 
-double cache_bytes(Session& session, const std::string& device);  // of the last level
+double cache_bytes(Session& session, const Target& target);  // of the last level
 
 }  // namespace kw

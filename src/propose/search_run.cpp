@@ -101,9 +101,8 @@ class SearchRun : public search::Evaluator {
     }
     if (paths.empty()) return;
     if (!builder_) {
-      const bool gpu = request_.device == "cuda";
-      const int jobs = std::clamp(gpu ? environment_.cpu_threads - 2 : environment_.cpu_threads, 1, kMostJobs);
-      builder_ = std::make_unique<Builder>(environment_, jobs, gpu ? compute_capability() : 0);
+      const int jobs = std::clamp(is_host() ? environment_.cpu_threads : environment_.cpu_threads - 2, 1, kMostJobs);
+      builder_ = std::make_unique<Builder>(environment_, jobs, is_host() ? 0 : compute_capability());
     }
     builder_->start(std::move(paths));
   }
@@ -120,7 +119,7 @@ class SearchRun : public search::Evaluator {
     }
     if (request_.check) check(batch, racing, outcomes);
     // Compilers take the very cores that CPU candidates are timed on; a GPU is timed meanwhile.
-    if (builder_ && request_.device == "cpu") builder_->wait_for_all();
+    if (builder_ && is_host()) builder_->wait_for_all();
     if (!racing.empty()) race(batch, best, racing, outcomes);
     for (size_t i = 0; i < batch.size(); ++i) {
       if (!outcomes[i].reused) remember(batch[i], outcomes[i]);
@@ -165,6 +164,8 @@ class SearchRun : public search::Evaluator {
   }
 
   static Outcome failed(const std::string& reason) { return {Outcome::State::kFailed, 0, 0, 0, false, reason}; }
+
+  bool is_host() const { return target_of(request_.compile.device).is_host(); }
 
   int compute_capability() {
     const Json hello = session_.hello();

@@ -23,7 +23,7 @@ namespace kw {
 struct SearchRequest {
   std::string problem, size;  // path, and which of its SIZES
   std::string problem_hash, environment_hash, policy;
-  std::string device;         // "cpu" or "cuda"
+  std::string device;         // of the target's tensors
   double budget_seconds = 0;  // without `evaluations`
   int evaluations = 0;  // of schedules beside the first: a count instead of a time, and nothing remembered to begin
                         // with

@@ -95,7 +95,7 @@ const AnswerJudge::DeviceLimits& AnswerJudge::limits() {
   plain.be_quiet(true);
   const std::string device(context_.target.tensors());
   return limits_.emplace(DeviceLimits{device_ceilings(plain, context_.archive, context_.environment_hash, device),
-                                      cache_bytes(plain, device)});
+                                      cache_bytes(plain, context_.target)});
 }
 
 Report AnswerJudge::time(const std::string& source, const AnswerRecord& record,

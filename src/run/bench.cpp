@@ -151,7 +151,7 @@ class SuiteRunner {
     if (!child) {
       Subprocess::Options start;
       start.command = {fs::read_symlink("/proc/self/exe").string(), "bench-worker"};
-      if (device != "cpu" && !device.empty()) start.environment.push_back("CUDA_VISIBLE_DEVICES=" + device);
+      if (!device.empty()) start.environment.push_back("CUDA_VISIBLE_DEVICES=" + device);
       child = std::make_unique<Subprocess>(start);
     }
     const double began = steady_seconds();

@@ -24,7 +24,7 @@ struct BenchOptions {
   std::string size;    // of the problems' SIZES; empty: the target's own
   std::string policy = "reference";
   std::string graphs = "auto";       // CUDA graphs, as OptimizeOptions has it
-  std::vector<std::string> devices;  // CUDA indices, or {"cpu"}, or {""} where no device is used
+  std::vector<std::string> devices;  // indices of GPUs, or {""} where none is used
   int jobs = 1;                      // problems in work at once, per device; timing takes turns
   std::string out;                   // folder of results.jsonl and candidates/
   double budget_seconds = 0;         // of measuring, per problem; 0: optimize's own default

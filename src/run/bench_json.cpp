@@ -82,7 +82,7 @@ std::optional<BenchReply> bench_reply_from_text(std::string_view text) {
 std::string bench_key(const std::string& source_hash, const BenchOptions& options) {
   Json key = {{"source", source_hash},          {"kw", emitter_version()},
               {"target", options.target},       {"policy", options.policy},
-              {"emit_only", options.emit_only}, {"device", options.devices.front() == "cpu" ? "cpu" : "cuda"}};
+              {"emit_only", options.emit_only}, {"device", target_named(options.target).tensors()}};
   if (target_named(options.target).has_cuda_graphs()) key["graphs"] = options.graphs;
   if (!options.proposer.model.model.empty()) {
     key["proposer"] = to_json(options.proposer);

@@ -110,7 +110,7 @@ Report measure_problem(const MeasureOptions& options, Progress& progress) {
   }
   add_measurement(report, timing_reply_from_json(reply));
   add_roofline(report, graph, device_ceilings(session, archive, environment_hash, device),
-               cache_bytes(session, device));
+               cache_bytes(session, target));
   archive.together([&] {
     const std::string problem_hash = archive.add(
         ProblemRecord{problem.name, problem.path, problem.source_with_imports});

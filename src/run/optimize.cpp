@@ -455,11 +455,11 @@ class Optimisation {
       add_measurement(report_, timing_reply_from_json(reply));
       const Report timed = report_;
       if (!add_roofline(report_, compiled_.graph, device_ceilings(session(), archive, environment_hash_, device()),
-                        cache_bytes(session(), device()))) {
+                        cache_bytes(session(), target_))) {
         // Above the roofline: most likely the ceilings were measured while the machine was busy.
         report_ = timed;
         add_roofline(report_, compiled_.graph, measure_ceilings(session(), archive, environment_hash_, device()),
-                     cache_bytes(session(), device()));
+                     cache_bytes(session(), target_));
       }
     } catch (const Error& error) {
       // It is verified all the same: say what is missing from the report and go on.

@@ -36,8 +36,10 @@ class Target {
  public:
   virtual ~Target() = default;
 
-  virtual std::string_view name() const = 0;         // in schedules and archives, and behind --target
-  virtual std::string_view tensors() const = 0;      // PyTorch's device type: "cuda", "cpu"
+  virtual std::string_view name() const = 0;     // in schedules and archives, and behind --target
+  virtual std::string_view tensors() const = 0;  // PyTorch's device type: "cuda", "cpu"
+  // Do candidates run on the very cores that compile and prepare others? Else on a device beside them.
+  virtual bool is_host() const { return false; }
   virtual std::string_view usual_size() const = 0;   // of a problem's SIZES
   virtual std::string_view description() const = 0;  // "an NVIDIA GPU", for the help text
 

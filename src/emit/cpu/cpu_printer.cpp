@@ -28,7 +28,7 @@ def run_checked(kernel: str, *arguments: int) -> None:
 
 class CpuPrinter : public TargetPrinter {
  public:
-  std::string device() const override { return "cpu"; }
+  std::string device_text() const override { return "\"cpu\""; }
   bool reads_before_it_writes(const lower::Lowered& lowered, int read, int written) const override {
     return cpu::reads_before_it_writes(lowered, read, written);
   }

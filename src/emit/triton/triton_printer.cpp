@@ -204,7 +204,12 @@ std::vector<std::string> with_options(const Launchable& one, std::vector<std::st
 
 class TritonPrinter : public TargetPrinter {
  public:
-  std::string device() const override { return "cuda"; }
+  std::string device_text() const override {
+    return "\"cpu\" if os.environ.get(\"TRITON_INTERPRET\") == \"1\" else \"cuda\"  # Triton's interpreter works on "
+           "CPU "
+           "tensors";
+  }
+  bool runs_ahead() const override { return true; }
   bool reads_before_it_writes(const lower::Lowered& lowered, int read, int written) const override {
     return triton::reads_before_it_writes(lowered.program, read, written);
   }

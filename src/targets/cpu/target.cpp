@@ -35,6 +35,7 @@ class CpuTarget : public Target {
  public:
   std::string_view name() const override { return "cpu"; }
   std::string_view tensors() const override { return "cpu"; }
+  bool is_host() const override { return true; }
   std::string_view usual_size() const override { return "cpu"; }
   std::string_view description() const override { return ""; }
 

@@ -138,7 +138,7 @@ class ProgramText {
 
 class Printer : public TargetPrinter {
  public:
-  std::string device() const override { return "cpu"; }
+  std::string device_text() const override { return "\"cpu\""; }
   std::string imports(const Program&) const override { return "import torch\n"; }
   std::string kernels(const Program& program) const override {
     std::vector<std::string> texts;

@@ -15,6 +15,7 @@ class ToyTarget : public Target {
  public:
   std::string_view name() const override { return "toy"; }
   std::string_view tensors() const override { return "cpu"; }
+  bool is_host() const override { return true; }
   std::string_view usual_size() const override { return "cpu"; }
   std::string_view description() const override { return "patient people"; }
 
