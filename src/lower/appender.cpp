@@ -48,6 +48,8 @@ tile::Symbol Appender::symbol(tile::SymbolInfo info) {
   return static_cast<tile::Symbol>(program_.symbols.size()) - 1;
 }
 
+std::string Appender::free_name(const std::string& name) const { return unique(program_, name); }
+
 const tile::Instruction* Appender::maker_of(tile::Value value) const {
   for (const tile::Instruction& one : program_.body)
     if (one.results.size() == 1 && one.results[0] == value) return &one;

@@ -19,6 +19,7 @@ class Appender {
   // A symbol besides the program's.
   tile::Symbol symbol(tile::SymbolInfo info);
 
+  std::string free_name(const std::string& name) const;
   // What makes the value alone, in the body itself; nullptr where nothing does. Lost with the next instruction.
   const tile::Instruction* maker_of(tile::Value value) const;
 

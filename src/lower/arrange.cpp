@@ -16,7 +16,6 @@
 #include "lower/scans.hpp"
 #include "lower/values.hpp"
 #include "tile/box.hpp"
-#include "tile/consumers.hpp"
 
 namespace kw::lower {
 namespace {
@@ -53,8 +52,6 @@ class Arranger {
     arrange_block(goals);
     values_.mapped.program.body = values_.emission.finish();
     remove_dead_code(values_.mapped.program);
-    if (const std::string why = tile::why_no_consumers(values_.mapped.program); !why.empty())
-      values_.refuse(why, "Leave consumers away, or change what they cannot do.");
     return std::move(values_.mapped);
   }
 

@@ -36,9 +36,12 @@ class Mapper {
     program().approximate = schedule_.approximate;
     mapped_.scheme = schedule_.scheme;
     mapped_.narrow_products = schedule_.narrow_products;
-    mapped_.bulk = schedule_.bulk;
+    mapped_.bulk.assign(kernel_.buffers.size(), schedule_.bulk);
+    for (const auto& [name, loading] : schedule_.operands)
+      for (size_t buffer = 0; buffer < kernel_.buffers.size(); ++buffer)
+        if (kernel_.buffers[buffer].name == name) mapped_.bulk[buffer] = loading == Loading::kBulk;
     if (schedule_.consumers.count > 1)
-      program().consumers = {-1, schedule_.consumers.count, schedule_.consumers.programs};
+      mapped_.consumers = {-1, schedule_.consumers.count, schedule_.consumers.programs};
     mapped_.bulk_stores = schedule_.bulk_stores;
     mapped_.serpentine = schedule_.serpentine;
     mapped_.loads_first = schedule_.loads_first;
@@ -137,7 +140,7 @@ class Mapper {
                                 tile::Index(consumers);
       axis.outer = add(lane ? info.name + "_block" : info.name, SymbolKind::kGrid, tile::grid_range(count, ranges),
                        count);
-      if (consumers > 1) program().consumers.along = axis.outer;
+      if (consumers > 1) mapped_.consumers.along = axis.outer;
       program().grid.push_back(axis.outer);
       axis.index = kernel::symbol_index(axis.outer) * tile::Index(schedule.width);
     } else if (schedule.mapping == Mapping::kLoop && merged_with(symbol).size() > 1) {

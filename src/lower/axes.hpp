@@ -53,9 +53,11 @@ struct Mapped {
   std::vector<MappedAxis> axes;  // [kernel symbol]; of sizes only `index`
   std::vector<MappedLoop> nest;  // outermost first
   MappedRows shared;
+  tile::Consumers consumers;  // that the program has after the step 'run-as-one'
   Scheme scheme = Scheme::kIeee;
   bool narrow_products = false;
-  bool bulk = false, bulk_stores = false, loads_first = false, serpentine = false, in_order = false;
+  std::vector<bool> bulk;  // [buffer] is it loaded by the bulk copy engine, where it can be?
+  bool bulk_stores = false, loads_first = false, serpentine = false, in_order = false;
   tile::Index translate(const kernel::Index& index, bool whole = false) const;
 };
 

@@ -180,20 +180,6 @@ bool Emission::is_zero_where_masked(Value value) const {
   return found != made_.end() && found->second.kind == Kind::kLoad && found->second.access.otherwise == 0.0;
 }
 
-std::optional<std::pair<Value, Value>> Emission::summands_of(Value value) const {
-  const auto operation = [&](Value one, ScalarOp op) -> const Instruction* {
-    const auto found = made_.find(one);
-    return found != made_.end() && found->second.kind == Kind::kOp && found->second.op == op ? &found->second : nullptr;
-  };
-  const Instruction* sum = operation(value, ScalarOp::kAdd);
-  if (!sum) return std::nullopt;
-  const auto uncast = [&](Value one) {
-    const Instruction* cast = operation(one, ScalarOp::kCast);
-    return cast ? cast->operands[0] : one;
-  };
-  return std::pair{uncast(sum->operands[0]), uncast(sum->operands[1])};
-}
-
 Value Emission::both(Value left, Value right) {
   if (left == tile::kNoValue) return right;
   if (right == tile::kNoValue) return left;

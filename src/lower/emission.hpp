@@ -4,9 +4,7 @@
 
 #include <initializer_list>
 #include <map>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tile/program.hpp"
@@ -43,8 +41,6 @@ class Emission {
   tile::Value broadcast(tile::Value value, const std::vector<tile::Symbol>& lanes);
   // Is it a load that yields 0 where its mask does not hold?
   bool is_zero_where_masked(tile::Value value) const;
-  // The two values that this one is the sum of, before any casts; nullopt where it is not a sum.
-  std::optional<std::pair<tile::Value, tile::Value>> summands_of(tile::Value value) const;
   tile::Value both(tile::Value left, tile::Value right);  // of masks; either may be kNoValue
   // Adds an instruction with one result for each type; gives the same results where an equal one is known.
   std::vector<tile::Value> add(tile::Instruction instruction, const std::vector<tile::TileType>& types,

@@ -162,7 +162,8 @@ class Finder {
 
 Padding::Padding(const kernel::Kernel& kernel, const Mapped& mapped)
     : otherwise_(kernel.exprs.size()), values_(kernel.exprs.size()) {
-  if (mapped.bulk || !maps_and_folds(kernel)) return;  // beyond a box there are zeros
+  const bool is_bulk = std::find(mapped.bulk.begin(), mapped.bulk.end(), true) != mapped.bulk.end();
+  if (is_bulk || !maps_and_folds(kernel)) return;  // beyond a box there are zeros
   Finder finder(kernel, mapped);
   finder.run();
   otherwise_ = finder.otherwise();

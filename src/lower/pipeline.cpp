@@ -17,10 +17,13 @@
 #include "lower/shared_loops.hpp"
 #include "lower/skip_masked.hpp"
 #include "lower/steps_inside.hpp"
+#include "lower/three_products.hpp"
 #include "lower/unrolled_tiles.hpp"
+#include "lower/values.hpp"
 #include "lower/walkers.hpp"
 #include "lower/wide_accesses.hpp"
 #include "support/error.hpp"
+#include "tile/consumers.hpp"
 #include "tile/verifier.hpp"
 
 namespace kw::lower {
@@ -70,8 +73,17 @@ void put_steps_inside(Draft& draft) {
                                       steps.count, same);
 }
 
+void let_blocks_run_as_one(Draft& draft) {
+  draft.program().consumers = draft.mapped.consumers;
+  if (const std::string why = tile::why_no_consumers(draft.program()); !why.empty())
+    cannot_schedule(draft.kernel, why, "Leave consumers away, or change what they cannot do.");
+}
+
 constexpr Step kSteps[] = {
     {"arrange", nullptr, [](Draft& draft) { draft.mapped = arrange(draft.kernel, draft.schedule); }},
+    {"three-products", [](const Draft& draft) { return draft.schedule.scheme == Scheme::kFp16x3; },
+     [](Draft& draft) { write_three_products(draft.program()); }},
+    {"run-as-one", [](const Draft& draft) { return draft.schedule.consumers.count > 1; }, let_blocks_run_as_one},
     {"unroll-tiles",
      [](const Draft& draft) {
        return std::any_of(draft.mapped.axes.begin(), draft.mapped.axes.end(), is_unrolled_tile);

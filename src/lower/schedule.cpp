@@ -21,6 +21,9 @@ constexpr std::pair<Mapping, std::string_view> kMappingNames[] = {
 
 constexpr std::pair<Scheme, std::string_view> kSchemeNames[] = {{Scheme::kIeee, "ieee"}, {Scheme::kFp16x3, "fp16x3"}};
 
+constexpr std::pair<Loading, std::string_view> kLoadingNames[] = {{Loading::kBulk, "bulk"},
+                                                                  {Loading::kPointers, "pointers"}};
+
 constexpr std::pair<std::string_view, bool KernelSchedule::*> kFlags[] = {
     {"bulk", &KernelSchedule::bulk},
     {"bulk_stores", &KernelSchedule::bulk_stores},
@@ -49,6 +52,7 @@ auto find_flag(const Flags& flags, const std::string& name) {
 
 // A tile has no more elements in Triton, and no row is longer.
 constexpr int64_t kWidest = 1 << 20;
+constexpr int64_t kWidestOfLoops = int64_t{1} << 31;
 constexpr int64_t kMostPrefetch = 256, kMostStages = 16, kMostWarps = 32, kMostRegisters = 255, kMostConsumers = 2,
                   kMostOwners = 1024;
 
@@ -68,7 +72,8 @@ std::string list_of(const std::vector<std::string>& names) {
 
 class ScheduleReader {
  public:
-  ScheduleReader(const Json& json, const kernel::Kernel& kernel) : json_(json), kernel_(kernel) {
+  ScheduleReader(const Json& json, const kernel::Kernel& kernel, Widths widths)
+      : json_(json), kernel_(kernel), widths_(widths) {
     for (kernel::Symbol axis : kernel::axes_of(kernel)) names_.push_back(kernel.symbols[axis].name);
   }
 
@@ -94,6 +99,8 @@ class ScheduleReader {
         schedule_.scheme = read_scheme(value);
       } else if (const auto flag = find_flag(kFlags, key); flag != std::end(kFlags)) {
         schedule_.*flag->second = boolean(value, key);
+      } else if (key == "operands") {
+        read_operands(value);
       } else if (key == "nest") {
         read_nest(value);
       } else if (key == "order") {
@@ -103,17 +110,19 @@ class ScheduleReader {
       } else if (key == "steps_inside") {
         read_steps_inside(value);
       } else {
-        refuse(
-            fmt::format("there is no axis or parameter '{}'", key),
-            fmt::format("The axes are {}; the parameters warps, registers, scheme, bulk, bulk_stores, skip_masked, "
-                        "walkers, loads_first, approximate, cache_hints, serpentine, wide_accesses, in_order, owners, "
-                        "narrow_products, consumers, steps_inside, nest and order.",
-                        list_of(names_)));
+        refuse(fmt::format("there is no axis or parameter '{}'", key),
+               fmt::format("The axes are {}; the parameters warps, registers, scheme, operands, bulk, bulk_stores, "
+                           "skip_masked, walkers, loads_first, approximate, cache_hints, serpentine, wide_accesses, "
+                           "in_order, owners, "
+                           "narrow_products, consumers, steps_inside, nest and order.",
+                           list_of(names_)));
       }
     }
     for (size_t place = 0; place < names_.size(); ++place)
       if (!mapped[place])
         refuse(fmt::format("axis '{}' has no mapping", names_[place]), "Give it a grid, a tile or a loop.");
+    const Loading usual = schedule_.bulk ? Loading::kBulk : Loading::kPointers;
+    std::erase_if(schedule_.operands, [&](const auto& operand) { return operand.second == usual; });
     check_extents();
     check_nest();
     check_threads();
@@ -153,7 +162,8 @@ class ScheduleReader {
       const std::string what = fmt::format("'{}' of axis '{}'", key, axis);
       if (mapping != std::end(kMappingNames)) {
         result.mapping = mapping->first;
-        result.width = power_of_two(value, what, kWidest);
+        result.width = widths_ == Widths::kAny ? whole(value, what, 1, kWidestOfLoops)
+                                               : power_of_two(value, what, kWidest);
         ++mappings;
       } else if (key == "stages") {
         result.stages = static_cast<int>(whole(value, what, 1, kMostStages));
@@ -213,6 +223,27 @@ class ScheduleReader {
     for (const auto& [scheme, name] : kSchemeNames)
       if (json == name) return scheme;
     refuse(fmt::format("scheme is {}, but must be \"ieee\" or \"fp16x3\"", json.dump()));
+  }
+
+  void read_operands(const Json& json) {
+    if (!json.is_object()) refuse(fmt::format("operands is {}, but must be an object", json.dump()));
+    std::vector<std::string> inputs;
+    for (const kernel::Buffer& buffer : kernel_.buffers)
+      if (buffer.role != kernel::BufferRole::kOutput) inputs.push_back(buffer.name);
+    for (const auto& [name, value] : json.items())
+      if (std::find(inputs.begin(), inputs.end(), name) == inputs.end())
+        refuse(fmt::format("operands names '{}', which is no input", name),
+               fmt::format("The inputs are {}.", list_of(inputs)));
+    for (const std::string& name : inputs) {
+      const auto value = json.find(name);
+      if (value == json.end()) continue;
+      const auto loading = std::find_if(std::begin(kLoadingNames), std::end(kLoadingNames),
+                                        [&](const auto& one) { return *value == one.second; });
+      if (loading == std::end(kLoadingNames))
+        refuse(
+            fmt::format("operand '{}' is loaded by {}, but must be by \"bulk\" or \"pointers\"", name, value->dump()));
+      schedule_.operands.emplace_back(name, loading->first);
+    }
   }
 
   void read_nest(const Json& json) {
@@ -362,15 +393,29 @@ class ScheduleReader {
     std::vector<std::string> order = names_;
     if (!schedule_.nest.empty()) order.clear();
     for (const std::vector<std::string>& loop : schedule_.nest) order.insert(order.end(), loop.begin(), loop.end());
-    std::string beside;
+    std::vector<std::string> beside;
     for (const std::string& name : order) {
       const AxisSchedule* axis = find(name);
       if (!axis || axis->mapping != Mapping::kLoop) continue;
-      if (axis->threads && !beside.empty())
-        refuse(fmt::format("threads share axis '{}' inside of axis '{}', which is taken side by side", name, beside),
-               "Give threads an outer loop.");
-      if (axis->simd && axis->width == 1) beside = name;
+      for (const std::string& outer : beside)
+        if (axis->threads && are_nested(outer, name))
+          refuse(fmt::format("threads share axis '{}' inside of axis '{}', which is taken side by side", name, outer),
+                 "Give threads an outer loop.");
+      if (axis->simd && axis->width == 1) beside.push_back(name);
     }
+  }
+
+  // Does any store walk both? Else they are loops beside each other.
+  bool are_nested(const std::string& one, const std::string& other) const {
+    const std::vector<std::vector<bool>> depends = kernel::dependences(kernel_);
+    const auto symbol = [&](const std::string& name) {
+      return kernel::axes_of(
+          kernel_)[static_cast<size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin())];
+    };
+    const auto both = [&](const std::vector<bool>& axes) { return axes[symbol(one)] && axes[symbol(other)]; };
+    return std::any_of(depends.begin(), depends.end(), both) ||
+           std::any_of(kernel_.stores.begin(), kernel_.stores.end(),
+                       [&](const auto& store) { return both(kernel::dependences(kernel_, store, depends)); });
   }
 
   // Of places that data decide, in the order of the points.
@@ -428,6 +473,7 @@ class ScheduleReader {
 
   const Json& json_;
   const kernel::Kernel& kernel_;
+  const Widths widths_;
   std::vector<std::string> names_;
   KernelSchedule schedule_;
 };
@@ -455,13 +501,13 @@ Json parse_json(std::string_view text) {
 
 }  // namespace
 
-KernelSchedule parse_schedule(std::string_view text, const kernel::Kernel& kernel) {
+KernelSchedule parse_schedule(std::string_view text, const kernel::Kernel& kernel, Widths widths) {
   const Json json = parse_json(text);
-  return parse_schedule(json, kernel);
+  return parse_schedule(json, kernel, widths);
 }
 
-KernelSchedule parse_schedule(const Json& json, const kernel::Kernel& kernel) {
-  return ScheduleReader(json, kernel).read();
+KernelSchedule parse_schedule(const Json& json, const kernel::Kernel& kernel, Widths widths) {
+  return ScheduleReader(json, kernel, widths).read();
 }
 
 Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
@@ -490,6 +536,9 @@ Json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel) {
   if (schedule.consumers.programs > 0) json["consumers"]["programs"] = schedule.consumers.programs;
   for (const auto& [scheme, name] : kSchemeNames)
     if (scheme == schedule.scheme && scheme != Scheme::kIeee) json["scheme"] = name;
+  for (const auto& [operand, loading] : schedule.operands)
+    for (const auto& [value, name] : kLoadingNames)
+      if (value == loading) json["operands"][operand] = name;
   for (const auto& [name, flag] : kFlags)
     if (schedule.*flag) json[std::string(name)] = true;
   if (schedule.walkers) json["walkers"] = schedule.walkers;

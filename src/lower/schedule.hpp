@@ -38,7 +38,8 @@
 //   fp16x3  by three products of halves on tensor cores: each operand is the sum of a half and of what that lacks, as a
 //           half, too; the small products come first, and each iteration's sum is added to the total in f32. Nothing
 //           is scaled here: a kernel whose numbers may be beyond 65504 scales them, as the planner's do (each row's)
-// With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp), with `bulk_stores` it stores it.
+// With `bulk` the bulk copy engine loads what is a box of a buffer (src/tile/box.hpp), with `bulk_stores` it stores it;
+// `operands`, {"w": "pointers"}, says otherwise of single inputs.
 // With `skip_masked` a block of which no store's mask holds does nothing else (src/lower/skip_masked.hpp); with
 // `walkers`, about so many blocks are started, each of which walks along an axis of the grid where the masks may hold
 // (src/lower/walkers.hpp). With `loads_first` what a block needs behind its loops, or in a later one, is loaded before
@@ -87,6 +88,9 @@ struct AxisSchedule {
   bool operator==(const AxisSchedule&) const = default;
 };
 
+// Of an input: its tiles are loaded to shared memory by the bulk copy engine, where they are boxes, or by each thread.
+enum class Loading { kBulk, kPointers };
+
 struct OrderSchedule {
   std::string grouped, along;  // axes; empty: the grid's own order
   int64_t count = 1;
@@ -116,6 +120,7 @@ struct KernelSchedule {
   ConsumersSchedule consumers;
   StepsInside steps_inside;
   Scheme scheme = Scheme::kIeee;
+  std::vector<std::pair<std::string, Loading>> operands;  // inputs that are not loaded as `bulk` says, in their order
   bool bulk = false;         // tiles of two and more dimensions are loaded by the bulk copy engine where they are boxes
   bool bulk_stores = false;  // and stored so
   bool skip_masked = false;  // blocks that would store nothing stop early
@@ -133,9 +138,14 @@ struct KernelSchedule {
   bool operator==(const KernelSchedule&) const = default;
 };
 
+// A GPU's lanes are powers of two; what a CPU's loops walk may be as wide as its axis.
+enum class Widths { kPowersOfTwo, kAny };
+
 // Throws kUser that names what is unknown, missing, misspelt or out of range.
-KernelSchedule parse_schedule(std::string_view text, const kernel::Kernel& kernel);
-KernelSchedule parse_schedule(const nlohmann::ordered_json& json, const kernel::Kernel& kernel);
+KernelSchedule parse_schedule(std::string_view text, const kernel::Kernel& kernel,
+                              Widths widths = Widths::kPowersOfTwo);
+KernelSchedule parse_schedule(const nlohmann::ordered_json& json, const kernel::Kernel& kernel,
+                              Widths widths = Widths::kPowersOfTwo);
 // Axes in the kernel's order, what is not its default only: one text for one schedule.
 nlohmann::ordered_json to_json(const KernelSchedule& schedule, const kernel::Kernel& kernel);
 

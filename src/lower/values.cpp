@@ -79,7 +79,9 @@ void Values::refuse_what_cannot_be_last() const {
   }
 }
 
-void Values::refuse(const std::string& what, const std::string& hint) const {
+void Values::refuse(const std::string& what, const std::string& hint) const { cannot_schedule(kernel, what, hint); }
+
+void cannot_schedule(const kernel::Kernel& kernel, const std::string& what, const std::string& hint) {
   ErrorText text;
   text.message = fmt::format("kernel '{}' cannot be scheduled so: {}", kernel.name, what);
   text.hint = hint;
@@ -285,43 +287,15 @@ Value Values::tile_dot(ExprId id, Value total) {
   const Expr& expr = kernel.exprs[id];
   const bool f32 = kernel.exprs[expr.operands[0]].dtype == DType::f32;
   const bool full = !f32 || expr.precision == kernel::Precision::kFull;
-  const auto precision = full                                         ? tile::DotPrecision::kIeee
+  const auto exact = f32 && mapped.scheme == Scheme::kFp16x3 ? tile::DotPrecision::kFp16x3 : tile::DotPrecision::kIeee;
+  const auto precision = full                                         ? exact
                          : expr.precision == kernel::Precision::kTf32 ? tile::DotPrecision::kTf32
                                                                       : tile::DotPrecision::kTf32x3;
   const Value nothing = emission.constant({expr.dtype, lanes_of(depends[id])}, 0.0);
-  if (f32 && full && mapped.scheme == Scheme::kFp16x3) return three_products(expr, nothing, total);
   if (total == kNoValue) total = nothing;
   const Value left = zero_beyond(expr, value_of(expr.operands[0]));
   const Value right = zero_beyond(expr, value_of(expr.operands[1]));
   return dot(total, left, right, precision, expr.name.empty() ? "product" : expr.name);
-}
-
-// Tensor cores round sums down to the accumulator's last place: the small products come first, while little is lost,
-// and what is summed so far stays out of it.
-Value Values::three_products(const Expr& expr, Value nothing, Value total) {
-  const std::string name = expr.name.empty() ? "product" : expr.name;
-  const auto [left_high, left_low] = halves_of(expr, 0);
-  const auto [right_high, right_low] = halves_of(expr, 1);
-  const auto add = [&](Value sum, Value left, Value right, const std::string& what) {
-    return dot(sum, left, right, tile::DotPrecision::kIeee, what);
-  };
-  const Value first = add(nothing, left_high, right_low, name + "_small");
-  const Value small = add(first, left_low, right_high, name + "_small");
-  const Value part = add(small, left_high, right_high, name + "_part");
-  return total == kNoValue ? part : emission.op(ScalarOp::kAdd, {total, part}, expr.dtype, name);
-}
-
-std::pair<Value, Value> Values::halves_of(const Expr& expr, size_t place) {
-  Value value = value_of(expr.operands[place]);
-  const TileType half{DType::f16, emission.type(value).lanes};
-  if (const auto given = emission.summands_of(value);
-      given && emission.type(given->first) == half && emission.type(given->second) == half)
-    return {zero_beyond(expr, given->first), zero_beyond(expr, given->second)};
-  value = zero_beyond(expr, value);
-  const std::string name = program_.values[value].name;  // a copy: each step adds values
-  const Value high = emission.op(ScalarOp::kCast, {value}, DType::f16, name + "_high");
-  const Value rest = emission.op(ScalarOp::kSub, {value, emission.cast(high, DType::f32)}, DType::f32);
-  return {high, emission.op(ScalarOp::kCast, {rest}, DType::f16, name + "_low")};
 }
 
 Value Values::zero_beyond(const Expr& expr, Value value) {
@@ -435,7 +409,7 @@ Value Values::load(const Expr& expr) {
   Instruction load;
   load.kind = Kind::kLoad;
   // A producer copies what the loop of its consumers walks, and nothing else.
-  const bool may_be_bulk = mapped.bulk && (program_.consumers.count == 1 || is_walked(axes));
+  const bool may_be_bulk = mapped.bulk[expr.access.buffer] && (mapped.consumers.count == 1 || is_walked(axes));
   if (may_be_bulk && expr.access.mask == kernel::kNoExpr && leaves_with_its_axes(expr.access, axes)) {
     load.access = translate(expr.access, kNoValue);
     if (tile::lanes_of(program_, load.access).size() > 1 && tile::box_of(program_, load.access))

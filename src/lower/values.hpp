@@ -18,6 +18,9 @@ namespace kw::lower {
 
 class LoopedScan;  // scans.hpp
 
+// Throws kUser: the kernel's schedule cannot be kept.
+[[noreturn]] void cannot_schedule(const kernel::Kernel& kernel, const std::string& what, const std::string& hint);
+
 class Values {
  public:
   ~Values();
@@ -140,9 +143,6 @@ class Values {
   tile::Value zero_beyond(const kernel::Expr& expr, tile::Value value);
   tile::Value dot(tile::Value total, tile::Value left, tile::Value right, tile::DotPrecision precision,
                   const std::string& name);
-  // An operand of a dot as the sum of two halves: those that it is given as, or with what the second lacks left out.
-  std::pair<tile::Value, tile::Value> halves_of(const kernel::Expr& expr, size_t place);
-  tile::Value three_products(const kernel::Expr& expr, tile::Value nothing, tile::Value total);
 
   tile::Program& program_;
   const Padding padding_;

@@ -12,7 +12,10 @@ namespace {
 
 // Of the products of four warps on Hopper (wgmma): multiples of these, of operands of 16 bits.
 constexpr int64_t kRows = 64, kColumns = 8, kDepth = 16, kMostColumns = 256;
-constexpr int kWarps = 4, kConsumers = 2;  // whose registers are divided so (emit/triton/consumers.cpp)
+constexpr int kWarps = 4, kConsumers = 2;
+// A thread's, which warps hand on by eights. A thread of each warp of a group of four has so many among them; the
+// producer's group has one warp.
+constexpr int kRegistersTogether = 8, kLeastRegisters = 24, kMostRegisters = 240, kRegistersInAll = 512;
 
 bool is_bulk_load(const Instruction& one) { return one.kind == Kind::kLoad && one.mode == CopyMode::kBulk; }
 
@@ -121,6 +124,41 @@ void check_loop(const Program& program, const Instruction& loop) {
   }
 }
 
+bool is_added_to_alone(const Instruction& loop, const Instruction& dot) {
+  const auto uses_of = [&](Value value) {
+    long uses = std::count(loop.yields.begin(), loop.yields.end(), value);
+    for (const Instruction& one : loop.body) uses += std::count(one.operands.begin(), one.operands.end(), value);
+    return uses;
+  };
+  const auto yielded = std::find(loop.yields.begin(), loop.yields.end(), dot.results[0]);
+  if (yielded == loop.yields.end()) return false;
+  const Value carried = loop.arguments[static_cast<size_t>(yielded - loop.yields.begin())];
+  return dot.operands[0] == carried && uses_of(carried) == 1 && uses_of(dot.results[0]) == 1;
+}
+
+// What a target has decided.
+void check_choices(const Program& program) {
+  const Consumers& consumers = program.consumers;
+  for (const int registers : {consumers.registers, consumers.producer_registers})
+    if (registers != 0 &&
+        (registers % kRegistersTogether != 0 || registers < kLeastRegisters || registers > kMostRegisters))
+      throw BrokenRule{fmt::format("consumers have multiples of {} registers, {} to {}", kRegistersTogether,
+                                   kLeastRegisters, kMostRegisters)};
+  if (consumers.count * consumers.registers + consumers.producer_registers > kRegistersInAll)
+    throw BrokenRule{fmt::format("consumers and their producer have {} registers together", kRegistersInAll)};
+  if (consumers.run_on && !can_run_on(program))
+    throw BrokenRule{"products of consumers run on where the next iteration's alone add to them"};
+  if (consumers.stored_along < 0) return;
+  if (consumers.along >= 0) throw BrokenRule{"results are moved by consumers that take blocks in turn"};
+  const std::vector<Instruction>& body = consuming_loop(program).body;
+  const auto sums_along = [&](const Instruction& one) {
+    return one.kind == Kind::kDot && has_lane(program.values[one.results[0]].type.lanes, consumers.stored_along);
+  };
+  if (std::none_of(body.begin(), body.end(), sums_along) ||
+      width_of(program, consumers.stored_along) % consumers.stored_together != 0)
+    throw BrokenRule{"consumers store along a lane of their sums, which what a thread stores divides"};
+}
+
 void check_consumers(const Program& program) {
   const Consumers& consumers = program.consumers;
   const bool in_turn = consumers.along < 0;
@@ -146,6 +184,7 @@ void check_consumers(const Program& program) {
   if (in_turn && !kernel::as_constant(loop->end - loop->begin))
     throw BrokenRule{"consumers that take blocks in turn have loops of one length"};
   check_loop(program, *loop);
+  check_choices(program);
 }
 
 }  // namespace
@@ -171,6 +210,14 @@ std::vector<bool> left_in_registers(const Program& program) {
   for (size_t place = 0; place < loop.arguments.size(); ++place)
     if (left[loop.arguments[place]]) left[loop.operands[place]] = true;
   return left;
+}
+
+bool can_run_on(const Program& program) {
+  const Instruction& loop = consuming_loop(program);
+  // With one place there is nothing to read for the next iteration's products before these are done.
+  return loop.stages > 1 && kernel::range_of(loop.end - loop.begin, ranges_of(program)).low > 0 &&
+         std::all_of(loop.body.begin(), loop.body.end(),
+                     [&](const Instruction& one) { return one.kind != Kind::kDot || is_added_to_alone(loop, one); });
 }
 
 bool is_of_consumer(const Program& program, const Instruction& load) {

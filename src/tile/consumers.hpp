@@ -24,6 +24,9 @@ const Instruction& consuming_loop(const Program& program);
 // carries, and what these are at the start.
 std::vector<bool> left_in_registers(const Program& program);
 
+// Are all products of the loop added to by the next iteration's alone, so that nothing needs to wait for them before?
+bool can_run_on(const Program& program);
+
 // Does each consumer read another box by this load of the loop?
 bool is_of_consumer(const Program& program, const Instruction& load);
 

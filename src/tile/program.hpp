@@ -153,6 +153,7 @@ enum class DotPrecision {
   kIeee,    // f32 products, f32 sums
   kTf32,    // operands rounded to 11 bits
   kTf32x3,  // three products of them, which lose little of what f32 has
+  kFp16x3,  // three products of halves, the sum of which is added in f32, as the step 'three-products' writes them out
 };
 
 // How exactly an operation in f32 is computed, where the target has several forms of it.
@@ -231,6 +232,12 @@ struct Consumers {
   Symbol along = -1;     // of blocks that are neighbours; −1: each takes other blocks of the program, in turn
   int64_t count = 1;     // 1: none
   int64_t programs = 0;  // that are started, each of which does one such group of blocks after another; 0: one for each
+
+  // What a target decides of them (lower/consumers.hpp); before that, nothing.
+  int registers = 0, producer_registers = 0;  // that a thread of a consumer, and of the producer, may take
+  bool run_on = false;          // products are waited for in the next iteration, when its own have been started
+  Symbol stored_along = -1;     // of those in turn: a lane of their sums, along which threads side by side store
+  int64_t stored_together = 1;  // neighbours, each so many
 };
 
 struct Program {

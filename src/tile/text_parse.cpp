@@ -224,6 +224,17 @@ class ProgramParser {
       program_.consumers.along = used_symbol(SymbolKind::kGrid, "dimension of the grid");
     }
     if (reader_.accept("programs")) program_.consumers.programs = whole_number(1, 1 << 30);
+    if (reader_.accept("registers")) {
+      program_.consumers.registers = static_cast<int>(whole_number(1, 255));
+      reader_.expect("and");
+      program_.consumers.producer_registers = static_cast<int>(whole_number(1, 255));
+    }
+    program_.consumers.run_on = reader_.accept("run_on");
+    if (reader_.accept("store")) {
+      program_.consumers.stored_together = whole_number(1, 16);
+      reader_.expect("along");
+      program_.consumers.stored_along = used_symbol(SymbolKind::kLane, "lane");
+    }
   }
 
   void parse_buffer() {

@@ -193,11 +193,19 @@ class ProgramPrinter {
     if (program_.order.grouped >= 0)
       out_ += fmt::format("  order grouped {} ({}, {})\n", program_.order.count, symbol_name(program_.order.grouped),
                           symbol_name(program_.order.along));
-    if (program_.consumers.count != 1)
-      out_ += fmt::format(
-          "  consumers {} {}{}\n", program_.consumers.count,
-          program_.consumers.along < 0 ? "in turn" : "along " + symbol_name(program_.consumers.along),
-          program_.consumers.programs > 0 ? fmt::format(" programs {}", program_.consumers.programs) : "");
+    if (program_.consumers.count != 1) print_consumers(program_.consumers);
+  }
+
+  void print_consumers(const Consumers& consumers) {
+    out_ += fmt::format("  consumers {} {}", consumers.count,
+                        consumers.along < 0 ? "in turn" : "along " + symbol_name(consumers.along));
+    if (consumers.programs > 0) out_ += fmt::format(" programs {}", consumers.programs);
+    if (consumers.registers > 0)
+      out_ += fmt::format(" registers {} and {}", consumers.registers, consumers.producer_registers);
+    if (consumers.run_on) out_ += " run_on";
+    if (consumers.stored_along >= 0)
+      out_ += fmt::format(" store {} along {}", consumers.stored_together, symbol_name(consumers.stored_along));
+    out_ += "\n";
   }
 
   std::string buffer_text(const Buffer& buffer) const {

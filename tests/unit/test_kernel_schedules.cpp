@@ -362,35 +362,44 @@ kernel several {
   }
 }
 
-// Three blocks of 64 rows: a fourth makes up the second pair, and stores nothing.
-TEST(Schedules, ConsumersAreWholePairsOfBlocks) {
-  const Kernel kernel = kernel::parse_kernel(R"(
-kernel product {
-  axis m = 150, n = 16, k = 40
-  in a: f16[150, 40]
-  in w: f16[16, 40]
-  out y: f32[150, 16]
-  y[m, n] = dot(a[m, k], w[n, k]; k)
-})");
-  const std::string text = R"({"m":{"grid":64},"n":{"grid":16},"k":{"loop":16,"stages":2},"bulk":true,)"
-                           R"("consumers":{"along":"m","count":2,"programs":3}})";
-  const KernelSchedule schedule = parse_schedule(std::string_view(text), kernel);
-  EXPECT_EQ(parse_schedule(to_json(schedule, kernel), kernel), schedule);
-  const tile::Program program = to_tiles(kernel, schedule);
-  EXPECT_EQ(kernel::as_constant(program.symbols[program.consumers.along].count), 4) << tile::print_program(program);
-  const tile::Program again = tile::parse_program(tile::print_program(program));
-  EXPECT_EQ(tile::print_program(again), tile::print_program(program));
-  EXPECT_EQ(again.consumers.programs, 3);
-  tile::Memory memory;
-  for (int place = 0; place < 150 * 40; ++place) memory["a"].reals.push_back(place % 7 - 3);
-  for (int place = 0; place < 16 * 40; ++place) memory["w"].reals.push_back(place % 5 - 2);
-  const std::vector<double> found = tile::interpret(program, memory).at("y").reals;
-  for (int row = 0; row < 150; ++row)
-    for (int column = 0; column < 16; ++column) {
-      double sum = 0;
-      for (int k = 0; k < 40; ++k) sum += memory["a"].reals[row * 40 + k] * memory["w"].reals[column * 40 + k];
-      EXPECT_EQ(found[row * 16 + column], sum) << row << ", " << column;
-    }
+constexpr const char* kProduct = R"(
+kernel product {{
+  axis m = 128, n = 16, k = 48
+  in a: f16[128, 48]
+  in w: f16[16, 48]
+  out y: f32[{0}]
+  y[{1}] = dot(a[m, k], w[n, k]; k)
+}})";
+
+TEST(Schedules, SayOfSingleOperandsHowTheyAreLoaded) {
+  const Kernel kernel = kernel::parse_kernel(fmt::format(kProduct, "128, 16", "m, n"));
+  const auto loads = [&](const std::string& words) {
+    const std::string schedule = R"({"m":{"grid":64},"n":{"grid":16},"k":{"loop":16},)" + words + "}";
+    const KernelSchedule parsed = parse_schedule(std::string_view(schedule), kernel);
+    EXPECT_EQ(parse_schedule(to_json(parsed, kernel), kernel), parsed);
+    const std::string text = tile::print_program(to_tiles(kernel, parsed));
+    const auto is_bulk = [&](const std::string& buffer) {
+      const size_t begin = text.find("= load " + buffer + "[");
+      return text.substr(begin, text.find('\n', begin) - begin).find(" bulk") != std::string::npos;
+    };
+    return std::pair(is_bulk("a"), is_bulk("w"));
+  };
+  EXPECT_EQ(loads(R"("bulk":true)"), std::pair(true, true));
+  EXPECT_EQ(loads(R"("bulk":true,"operands":{"w":"pointers"})"), std::pair(true, false));
+  EXPECT_EQ(loads(R"("operands":{"w":"bulk"})"), std::pair(false, true));
+  EXPECT_EQ(loads(R"("operands":{"w":"pointers","a":"pointers"})"), std::pair(false, false));
+  // What `bulk` says already is no word of its own.
+  const KernelSchedule said = parse_schedule(
+      std::string_view(R"({"m":{"grid":64},"n":{"grid":16},"k":{"loop":16},"operands":{"a":"bulk"},"bulk":true})"),
+      kernel);
+  EXPECT_TRUE(said.operands.empty());
+  const std::string whole = fmt::format(kProduct, "128, 16", "m, n"), axes = R"("m":{"grid":64},"n":{"grid":16},)"
+                                                                             R"("k":{"loop":16},"operands":)";
+  const auto refused = [&](const std::string& words) { return refusal(whole, "{" + axes + words + "}"); };
+  EXPECT_NE(refused(R"({"y":"bulk"})").find("operands names 'y', which is no input"), std::string::npos);
+  EXPECT_NE(refused(R"({"a":"shared"})").find("operand 'a' is loaded by \"shared\", but must be by"),
+            std::string::npos);
+  EXPECT_NE(refused(R"(["a"])").find("must be an object"), std::string::npos);
 }
 
 // As of a product's second kernel: which rows and which columns have to meet data say of each, so that a walker cannot

@@ -7,6 +7,7 @@
 #include "kernel/text.hpp"
 #include "lower/pipeline.hpp"
 #include "support/error.hpp"
+#include "tile/interpreter.hpp"
 #include "tile/text.hpp"
 
 namespace kw::lower {
@@ -60,6 +61,60 @@ TEST(LoweringPipeline, RunsTheStepsThatTheScheduleAsksFor) {
            schedule_of(kernel, R"({"row":{"grid":1},"column":{"loop":512},"cache_hints":true,"serpentine":true})"),
            &more);
   EXPECT_EQ(names_of(more), (std::vector<std::string>{"arrange", "serpentine", "cache-hints"}));
+}
+
+// Whole numbers of few digits: their products and sums are exact whatever they are made of.
+tile::Memory whole_numbers(int64_t left, int64_t right) {
+  tile::Memory memory;
+  for (int64_t place = 0; place < left; ++place) memory["a"].reals.push_back(static_cast<double>(place % 7 - 3));
+  for (int64_t place = 0; place < right; ++place) memory["w"].reals.push_back(static_cast<double>(place % 5 - 2));
+  return memory;
+}
+
+long times(const std::string& text, const std::string& part) {
+  long found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST(LoweringPipeline, WritesProductsOfHalvesOutInAStepOfTheirOwn) {
+  const kernel::Kernel kernel = kernel::parse_kernel(R"(kernel product {
+  axis m = 40, n = 32, k = 50
+  in a: f32[40, 50]
+  in w: f32[32, 50]
+  out y: f32[40, 32]
+  y[m, n] = dot(a[m, k], w[n, k]; k)
+})");
+  for (const auto* walk : {R"({"loop":16})", R"({"tile":64})"}) {
+    const KernelSchedule schedule = schedule_of(
+        kernel, fmt::format(R"({{"m":{{"grid":16}},"n":{{"grid":16}},"k":{},"scheme":"fp16x3"}})", walk));
+    const tile::Program one = to_tiles(kernel, schedule, nullptr, "arrange"), three = to_tiles(kernel, schedule);
+    const std::string before = tile::print_program(one), after = tile::print_program(three);
+    EXPECT_EQ(times(before, "= dot "), 1) << before;
+    EXPECT_EQ(times(before, "precision fp16x3"), 1) << before;
+    EXPECT_EQ(times(after, "= dot "), 3) << after;
+    EXPECT_EQ(times(after, "precision"), 0) << after;
+    EXPECT_EQ(tile::print_program(tile::parse_program(before)), before);
+    const tile::Memory memory = whole_numbers(40 * 50, 32 * 50);
+    EXPECT_EQ(tile::interpret(one, memory).at("y").reals, tile::interpret(three, memory).at("y").reals);
+  }
+}
+
+TEST(LoweringPipeline, TakesHalvesThatAnOperandIsTheSumOf) {
+  const kernel::Kernel kernel = kernel::parse_kernel(R"(kernel product {
+  axis m = 32, n = 32, k = 64
+  in high: f16[32, 64]
+  in low: f16[32, 64]
+  in w: f32[32, 64]
+  out y: f32[32, 32]
+  y[m, n] = dot(f32(high[m, k]) + f32(low[m, k]), w[n, k]; k)
+})");
+  const std::string text = tile::print_program(
+      to_tiles(kernel, schedule_of(kernel, R"({"m":{"grid":16},"n":{"grid":16},"k":{"loop":16},"scheme":"fp16x3"})")));
+  EXPECT_EQ(times(text, "= dot "), 3) << text;
+  EXPECT_EQ(times(text, "= dot %product_so_far"), 0) << text;
+  EXPECT_EQ(times(text, "= add "), 1) << text;  // of the three products to the total: no sum of halves
+  EXPECT_EQ(times(text, "= sub "), 1) << text;  // of what a half of w lacks
 }
 
 TEST(LoweringPipeline, EveryStepHasAPlaceAndAName) {

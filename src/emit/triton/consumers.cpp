@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "emit/python_text.hpp"
 #include "emit/triton/expressions.hpp"
 #include "emit/triton/tile_symbols.hpp"
 #include "ir/types.hpp"
+#include "support/error.hpp"
 #include "support/text.hpp"
 #include "tile/consumers.hpp"
-#include "tile/definitions.hpp"
 
 namespace kw::triton {
 
@@ -20,9 +19,6 @@ using tile::Instruction;
 using tile::Kind;
 
 namespace {
-
-// Of 512 that a thread of each warp of a group of four may have among them; the producer's group has one warp.
-constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
 
 std::string list(const std::vector<std::string>& texts) { return "[" + join(texts, ", ") + "]"; }
 
@@ -52,16 +48,13 @@ ConsumerText::ConsumerText(const tile::Program& program, const IndexText& indice
       windows_(windows),
       loop_(tile::consuming_loop(program)),
       left_in_registers_(tile::left_in_registers(program)) {
+  KW_ASSERT(program.consumers.registers > 0, "the step 'consumers' has been taken");
   for (const Instruction& one : loop_.body) {
     if (one.kind == Kind::kLoad) loads_.push_back(&one);
     if (one.kind == Kind::kDot) dots_.push_back(&one);
   }
   for (const Instruction& one : program.body)
     if (one.kind == Kind::kStore && one.mode == tile::CopyMode::kBulk) bulk_stores_.push_back(&one);
-  // With one place there is nothing to read for the next iteration's products before these are done.
-  all_run_on_ = loop_.stages > 1 &&
-                std::all_of(dots_.begin(), dots_.end(), [&](const Instruction* dot) { return runs_on(*dot); }) &&
-                kernel::range_of(loop_.end - loop_.begin, tile::ranges_of(program)).low > 0;
   consumer_ = unique("consumer");
   step_ = unique("step");
   stage_ = unique("stage");
@@ -238,7 +231,7 @@ std::vector<std::string> ConsumerText::behind_loop() const {
   if (in_turn())
     lines = {fmt::format("hopper.mbarrier.arrive({}.index({}), count=1)", done_, consumer_),
              fmt::format("{} += 2", number_)};
-  if (all_run_on_) {
+  if (program_.consumers.run_on) {
     for (size_t place = 0; place < loop_.results.size(); ++place)
       if (is_sum(loop_.yields[place])) lines.push_back(wait(loop_.results[place], 0));
     lines.push_back(arrival(last_stage()));
@@ -288,18 +281,6 @@ bool ConsumerText::is_added_to(const Instruction& dot) const {
   return used == 1 && std::any_of(dots_.begin(), dots_.end(), adds);
 }
 
-bool ConsumerText::runs_on(const Instruction& dot) const {
-  const auto uses_of = [&](tile::Value value) {
-    long uses = std::count(loop_.yields.begin(), loop_.yields.end(), value);
-    for (const Instruction& one : loop_.body) uses += std::count(one.operands.begin(), one.operands.end(), value);
-    return uses;
-  };
-  const auto yielded = std::find(loop_.yields.begin(), loop_.yields.end(), dot.results[0]);
-  if (yielded == loop_.yields.end()) return false;
-  const tile::Value carried = loop_.arguments[static_cast<size_t>(yielded - loop_.yields.begin())];
-  return dot.operands[0] == carried && uses_of(carried) == 1 && uses_of(dot.results[0]) == 1;
-}
-
 bool ConsumerText::is_sum(tile::Value value) const {
   return std::any_of(dots_.begin(), dots_.end(), [&](const Instruction* dot) { return dot->results[0] == value; });
 }
@@ -322,7 +303,7 @@ std::vector<std::string> ConsumerText::waits_before(const Instruction* user) {
     return !user || std::count(user->operands.begin(), user->operands.end(), dot->results[0]) > 0;
   };
   if (std::none_of(under_way_.begin(), under_way_.end(), wants)) return {};
-  if (all_run_on_) {
+  if (program_.consumers.run_on) {
     under_way_.clear();
     std::vector<std::string> lines;
     for (const Instruction* dot : dots_) lines.push_back(wait(dot->results[0], dots_.size()));
@@ -340,26 +321,14 @@ std::vector<std::string> ConsumerText::waits_before(const Instruction* user) {
   return lines;
 }
 
-// Where each thread has its part of what is stored: neighbours in memory side by side, as many to a thread as one store
-// may write wherever the block lies.
+// Where each thread has its part of what is stored.
 std::string ConsumerText::layout_of_stores() const {
-  constexpr int64_t kMostBytes = 16;
-  const std::vector<tile::Symbol>& lanes = program_.values[dots_[0]->results[0]].type.lanes;
-  for (const Instruction& one : program_.body) {
-    if (one.kind != Kind::kStore || program_.values[one.operands[0]].type.lanes != lanes) continue;
-    const tile::Buffer& buffer = program_.buffers[one.access.buffer];
-    const tile::Index place = tile::written_out(program_, tile::offset_of(program_, one.access));
-    for (const size_t fastest : {size_t{1}, size_t{0}}) {
-      const auto along = kernel::linear_in(place, lanes[fastest]);
-      if (!along || !(along->coefficient == tile::Index(1))) continue;
-      const int64_t most = std::min(kMostBytes, buffer.alignment) / size_of(buffer.dtype),
-                    together = std::gcd(kernel::known_divisor(along->rest, tile::ranges_of(program_)), most);
-      return fastest == 1
-                 ? fmt::format("gl.BlockedLayout([1, {}], [1, 32], [{}, 1], [1, 0])", together, program_.warps)
-                 : fmt::format("gl.BlockedLayout([{}, 1], [32, 1], [1, {}], [0, 1])", together, program_.warps);
-    }
-  }
-  return fmt::format("gl.BlockedLayout([1, 1], [1, 32], [{}, 1], [1, 0])", program_.warps);
+  const tile::Consumers& consumers = program_.consumers;
+  return consumers.stored_along == program_.values[dots_[0]->results[0]].type.lanes[1]
+             ? fmt::format("gl.BlockedLayout([1, {}], [1, 32], [{}, 1], [1, 0])", consumers.stored_together,
+                           program_.warps)
+             : fmt::format("gl.BlockedLayout([{}, 1], [32, 1], [1, {}], [0, 1])", consumers.stored_together,
+                           program_.warps);
 }
 
 std::string ConsumerText::producer() const {
@@ -470,9 +439,9 @@ std::string ConsumerText::kernel() const {
   }
   out += part("producer", copied);
   std::vector<std::string> warps(static_cast<size_t>(count) - 1, std::to_string(program_.warps)),
-      registers(static_cast<size_t>(count) - 1, std::to_string(kConsumerRegisters));
+      registers(static_cast<size_t>(count) - 1, std::to_string(program_.consumers.registers));
   warps.emplace_back("1");
-  registers.push_back(std::to_string(kProducerRegisters));
+  registers.push_back(std::to_string(program_.consumers.producer_registers));
   return out + fmt::format("        ],\n        {},\n        {},\n    )\n", list(warps), list(registers));
 }
 

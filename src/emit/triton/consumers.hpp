@@ -72,8 +72,6 @@ class ConsumerText {
   std::string layout_of_stores() const;
   // Is this product added to by another one alone, so that nobody waits for it?
   bool is_added_to(const tile::Instruction& dot) const;
-  // Is it added to by the next iteration's alone?
-  bool runs_on(const tile::Instruction& dot) const;
   std::string arrival(const std::string& stage, const std::string& condition = "") const;  // the producer may copy
                                                                                            // there
   std::string wait(tile::Value sum, size_t left_under_way) const;
@@ -85,7 +83,6 @@ class ConsumerText {
   const tile::Instruction& loop_;
   std::vector<const tile::Instruction*> loads_, dots_, bulk_stores_;
   std::vector<const tile::Instruction*> under_way_;  // products that nobody has waited for
-  bool all_run_on_ = false;                          // all products, in a loop that has an iteration
   const std::vector<bool> left_in_registers_;        // [value]
   std::string consumer_, step_, stage_, turn_, ready_, free_, layout_, left_layout_, store_layout_, number_, done_;
 };

@@ -9,6 +9,7 @@
 #include "emit/triton/python_names.hpp"
 #include "judge/environment.hpp"
 #include "lower/coherent_loads.hpp"
+#include "lower/consumers.hpp"
 #include "lower/index_names.hpp"
 #include "lower/index_widths.hpp"
 #include "lower/masks.hpp"
@@ -40,6 +41,7 @@ constexpr lower::TargetStep kSteps[] = {
     {"numerics", [](lower::Lowered& lowered) { lower::decide_numerics(lowered.program); }},
     {"masks", [](lower::Lowered& lowered) { lower::find_unseen_otherwise(lowered.program); }},
     {"coherent-loads", [](lower::Lowered& lowered) { lower::make_loads_coherent(lowered.program); }},
+    {"consumers", [](lower::Lowered& lowered) { lower::decide_consumers(lowered.program); }},
     {"python-names", [](lower::Lowered& lowered) { triton::give_python_names(lowered.program); }},
     {"name-indices", [](lower::Lowered& lowered) { lower::name_indices(lowered.program); }},
     {"index-widths", [](lower::Lowered& lowered) { lower::choose_index_widths(lowered.program); }},
