@@ -75,7 +75,8 @@ Json compile_request(const Json& request) {
           {"library_ops", compiled.library_ops},
           {"cuda_graph", compiled.program.graphs},
           {"kept_weight_bytes", compiled.kept_weight_bytes},
-          {"schedule", Json::parse(schedule_to_json(compiled.schedule))},
+          {"schedule", Json::parse(request.value("kernel_schedules", false) ? whole_schedule(compiled)
+                                                                            : schedule_to_json(compiled.schedule))},
           {"seconds", seconds}};
 }
 

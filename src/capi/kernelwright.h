@@ -16,8 +16,9 @@ extern "C" {
 /* {"graph": GRAPH (docs/worker-protocol.md), "target": "cpu"|"triton", "card": {…} (the GPU in hand, as
  * "hello" describes it; left out: the target's default device), "caution": "fused"|"unfused"|"library",
  * "disabled_passes": [NAME…], "problem_name": TEXT, "problem_source": TEXT (empty for a module in memory), "schedule":
- * SCHEDULE (left out: the planner's own)} → {"source": TEXT, "kernels": [NAME…], "library_calls": N, "library_ops":
- * [OP…], "schedule": SCHEDULE, "seconds": {STAGE: S}} */
+ * SCHEDULE (left out: the planner's own), "kernel_schedules": true (the answer's schedule has those of its kernels,
+ * too)} → {"source": TEXT, "kernels": [NAME…], "library_calls": N, "library_ops": [OP…], "schedule": SCHEDULE,
+ * "seconds": {STAGE: S}} */
 KW_API char* kw_compile(const char* request);
 
 /* {"figures": the reply of the worker's "verify", "policy": "reference"|"ieee"|"relaxed"} → verdict, reason, errors,

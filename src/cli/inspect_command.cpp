@@ -34,7 +34,7 @@ using Json = nlohmann::ordered_json;
 
 struct InspectArguments {
   std::string problem, stage = "source", target = "auto", size, caution = "fused", graphs = "auto";
-  std::string step;
+  std::string step, schedule;
   std::vector<std::string> disabled, before, after;
   bool rewrites = false;
 };
@@ -145,7 +145,10 @@ DeviceDescription device_in_hand(const Environment& environment, const Target& t
 }
 
 int inspect(const InspectArguments& options, Console& console) {
-  read_problem_file(options.problem);  // what is wrong with a file comes before what is wrong with the machine
+  // What is wrong with a file comes before what is wrong with the machine.
+  read_problem_file(options.problem);
+  const std::optional<Schedule> given = options.schedule.empty() ? std::nullopt
+                                                                 : std::optional(schedule_from_file(options.schedule));
   const Environment environment = find_environment();
   const Target& target = resolve_target(options.target, environment, false);
   check_step(options.step, target);
@@ -167,6 +170,10 @@ int inspect(const InspectArguments& options, Console& console) {
   compile_options.passes.print_before = options.before;
   compile_options.passes.print_after = options.after;
   compile_options.passes.keep_rewrites = options.rewrites && options.stage == "passes";
+  const auto compiled_to = [&](CompileStage stage) {
+    Compiled compiled = compile(std::move(graph), compile_options, stage);
+    return given ? with_schedule(compiled, *given, compile_options) : compiled;
+  };
   std::string dumps;
   compile_options.passes.dump = [&](const std::string& title, const std::string& dump) {
     dumps += "# " + title + "\n" + dump + "\n";
@@ -185,17 +192,17 @@ int inspect(const InspectArguments& options, Console& console) {
     for (const PassTiming& pass : compiled.passes.passes)
       json["passes"].push_back({{"name", pass.name}, {"seconds", pass.seconds}, {"nodes", pass.nodes}});
   } else if (options.stage == "schedule") {
-    const Compiled compiled = compile(std::move(graph), compile_options, CompileStage::kSchedule);
+    const Compiled compiled = compiled_to(CompileStage::kKernels);
     text = print(compiled.graph, compiled.schedule);
-    json["schedule"] = Json::parse(schedule_to_json(compiled.schedule));
+    json["schedule"] = Json::parse(whole_schedule(compiled));
   } else if (options.stage == "kernels") {
-    const Compiled compiled = compile(std::move(graph), compile_options, CompileStage::kKernels);
+    const Compiled compiled = compiled_to(CompileStage::kKernels);
     text = kernels_text(compiled);
     json["kernels"] = compiled.kernels;
   } else if (options.stage == "tiles") {
-    text = tiles_text(compile(std::move(graph), compile_options, CompileStage::kKernels), target, options.step, json);
+    text = tiles_text(compiled_to(CompileStage::kKernels), target, options.step, json);
   } else {
-    text = compile(std::move(graph), compile_options).source;
+    text = compiled_to(CompileStage::kSource).source;
   }
   json["text"] = text;
   console.print(text);
@@ -231,6 +238,7 @@ void define_inspect(CLI::App& app, Invocation& invocation) {
       ->group(kCompiler);
   add_graphs(app, options->graphs);
   add_disabled_passes(app, options->disabled);
+  add_schedule(app, options->schedule);
   app.add_option("--print-before", options->before, "With --stage passes: print the graph as it is before these passes")
       ->delimiter(',')
       ->check(name_of_pass)
@@ -250,7 +258,10 @@ void define_inspect(CLI::App& app, Invocation& invocation) {
       ->default_str("none")
       ->type_name("STEP")
       ->group(kCompiler);
-  invocation.files = [options](CommandFiles& files) { files.reads_problem(options->problem); };
+  invocation.files = [options](CommandFiles& files) {
+    files.reads_problem(options->problem);
+    if (!options->schedule.empty()) files.reads(options->schedule, "the schedule");
+  };
   invocation.run = [options](Console& console) { return inspect(*options, console); };
 }
 

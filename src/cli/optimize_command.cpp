@@ -51,8 +51,10 @@ void define_optimize(CLI::App& app, Invocation& invocation) {
   add_model(app, model->model)->default_str("none");
   add_sampling(app, *model);
   add_disabled_passes(app, options->disabled_passes);
+  add_schedule(app, options->schedule);
   invocation.files = [options, model](CommandFiles& files) {
     files.reads_problem(options->problem);
+    if (!options->schedule.empty()) files.reads(options->schedule, "the schedule");
     reads_model(files, *model);
     const std::string output = output_path(options->output, options->problem);
     files.writes(output, "the output");

@@ -171,6 +171,16 @@ void add_graphs(CLI::App& app, std::string& graphs) {
       ->group(kSearchAndTime);
 }
 
+void add_schedule(CLI::App& app, std::string& schedule) {
+  app.add_option("--schedule", schedule,
+                 "A file with the schedule to compile by, in place of the compiler's own: `kw inspect --stage "
+                 "schedule --json FILE` writes one to change")
+      ->default_str("none")
+      ->type_name("FILE")
+      ->check(a_name)
+      ->group(kCompiler);
+}
+
 void add_disabled_passes(CLI::App& app, std::vector<std::string>& passes) {
   app.add_option("--disable-pass", passes,
                  "Leave out passes of the compiler, by name (`kw inspect --stage passes` "

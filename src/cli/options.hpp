@@ -37,6 +37,7 @@ void add_seed(CLI::App& app, std::optional<uint64_t>& seed);
 void add_budget(CLI::App& app, double& seconds, const std::string& text);  // 0 is allowed
 void add_timeout(CLI::App& app, double& seconds, const std::string& text);
 void add_graphs(CLI::App& app, std::string& graphs);
+void add_schedule(CLI::App& app, std::string& schedule);
 void add_disabled_passes(CLI::App& app, std::vector<std::string>& passes);
 
 }  // namespace kw::cli

@@ -82,6 +82,8 @@ struct Program {
   // printer prints.
   std::vector<std::shared_ptr<const lower::Lowered>> lowered;
   std::vector<std::shared_ptr<const lower::Source>> sources;  // [tile program] what it was made of
+  // [group of the schedule] What its kernels were made of, in order, also where other groups have the same kernels.
+  std::vector<std::vector<std::shared_ptr<const lower::Source>>> group_sources;
   std::vector<Step> steps;  // mutations and the return follow from the graph's outputs
   bool graphs = false;      // kernel_forward is captured into a CUDA graph
 };

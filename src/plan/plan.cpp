@@ -12,6 +12,7 @@
 #include "plan/group_kinds.hpp"
 #include "plan/domain.hpp"
 #include "plan/group_lowering.hpp"
+#include "plan/kernel_schedules.hpp"
 #include "plan/repeated_kernels.hpp"
 #include "plan/scatters.hpp"
 #include "support/error.hpp"
@@ -26,6 +27,10 @@ namespace {
 
 bool is_library_call(const GraphFacts& facts, const std::vector<NodeId>& group) {
   return group.size() == 1 && facts.kinds[group[0]] == plan::NodeKind::kExtern;
+}
+
+std::string name_of_group(const Graph& graph, const Schedule& schedule, size_t index) {
+  return "group " + std::to_string(index) + " (" + graph.nodes[schedule.groups[index].nodes.back()].op + ")";
 }
 
 // Throws kUser.
@@ -53,8 +58,10 @@ void check_schedule(const GraphFacts& facts, const Schedule& schedule, const Dev
                   "the schedule leaves out node " + std::to_string(node) + " (" + graph.nodes[node].op + ")");
   for (size_t index = 0; index < schedule.groups.size(); ++index) {
     const GroupSchedule& group = schedule.groups[index];
-    const std::string name = "group " + std::to_string(index) + " (" + graph.nodes[group.nodes.back()].op + ")";
+    const std::string name = name_of_group(graph, schedule, index);
     plan::check_parameters(group.scheduler, group.parameters, device, name);
+    if (!plan::is_kernel(group.scheduler) && !group.kernels.empty())
+      throw Error(ErrorKind::kUser, name + " has no kernels of ours, and schedules for some");
     if (group.scheduler == kStoredInPlace && !is_stored_in_place(graph, group))
       throw Error(ErrorKind::kUser, name + " is to be stored in place, and is no concatenation of tensors of one type");
   }
@@ -201,6 +208,9 @@ class ProgramBuilder {
     }
     const std::string device = graph_.type(outputs.front()).device;
     auto scheduled = plan::lowered_for(*scheduler, std::move(*lowered), group.parameters, device_);
+    plan::reschedule(scheduled, group.kernels, device_, name_of_group(graph_, schedule_, index));
+    program_.group_sources.resize(schedule_.groups.size());
+    for (const auto& one : scheduled.tiles) program_.group_sources[index].push_back(one.source);
     std::vector<std::string> scratch_names;
     for (auto& scratch : scheduled.scratch) {
       scratch.type.device = device;

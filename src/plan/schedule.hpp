@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.hpp"
@@ -16,6 +17,14 @@ struct GroupSchedule {
   std::vector<NodeId> nodes;
   std::string scheduler;  // of the target's schedulers, "extern": a library call, or "in_place" (concatenation.hpp)
   std::map<std::string, int64_t> parameters;
+  // Of kernels that have another schedule than the scheduler gives them: its JSON (lower/schedule.hpp), by the kernel's
+  // name (plan/kernel_schedules.hpp).
+  std::map<std::string, std::string> kernels = {};
+  // All kernels are then as the scheduler makes them by these.
+  void take(std::map<std::string, int64_t> others) {
+    parameters = std::move(others);
+    kernels.clear();
+  }
   bool operator==(const GroupSchedule&) const = default;
 };
 

@@ -11,7 +11,9 @@
 #include "ir/op_registry.hpp"
 #include "ir/spoken_name.hpp"
 #include "plan/cuda_graph.hpp"
+#include "plan/kernel_schedules.hpp"
 #include "plan/plan.hpp"
+#include "plan/schedule_json.hpp"
 #include "propose/source_header.hpp"
 #include "support/error.hpp"
 #include "support/progress.hpp"
@@ -126,6 +128,10 @@ Compiled with_schedule(const Compiled& base, Schedule schedule, const CompileOpt
   count_steps(compiled);
   write_source(compiled, options);
   return compiled;
+}
+
+std::string whole_schedule(const Compiled& compiled) {
+  return schedule_to_json(with_kernel_schedules(compiled.schedule, compiled.program));
 }
 
 std::vector<size_t> groups_of(const Compiled& compiled, const std::set<std::string>& functions) {

@@ -71,6 +71,9 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last =
 // The same problem under another schedule of `base`'s graph. Throws kUser when the schedule does not fit it.
 Compiled with_schedule(const Compiled& base, Schedule schedule, const CompileOptions& options);
 
+// The schedule as JSON, with those of its kernels (plan/kernel_schedules.hpp).
+std::string whole_schedule(const Compiled& compiled);
+
 // The schedule's groups whose kernels are among these functions of the source.
 std::vector<size_t> groups_of(const Compiled& compiled, const std::set<std::string>& functions);
 

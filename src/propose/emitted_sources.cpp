@@ -7,9 +7,9 @@ namespace kw {
 
 std::string EmittedSources::identity(const Schedule& schedule) {
   try {
-    std::string source = with_schedule(first_, schedule, options_).source;
-    std::string hash = sha256_hex(source);
-    sources_[hash] = std::move(source);
+    Compiled compiled = with_schedule(first_, schedule, options_);
+    std::string hash = sha256_hex(compiled.source);
+    emitted_[hash] = {std::move(compiled.source), whole_schedule(compiled)};
     return hash;
   } catch (const Error& error) {
     unfit_ = "These parameters do not go together: " + error.text().message;

@@ -18,12 +18,17 @@ class EmittedSources {
   std::string identity(const Schedule& schedule);
   const std::string& unfit() const { return unfit_; }
 
-  const std::string& at(const std::string& identity) const { return sources_.at(identity); }
+  const std::string& at(const std::string& identity) const { return emitted_.at(identity).source; }
+  const std::string& schedule_of(const std::string& identity) const { return emitted_.at(identity).schedule; }
 
  private:
+  struct Emitted {
+    std::string source, schedule;  // the latter as JSON, with its kernels'
+  };
+
   const Compiled& first_;
   const CompileOptions& options_;
-  std::map<std::string, std::string> sources_;
+  std::map<std::string, Emitted> emitted_;
   std::string unfit_;
 };
 

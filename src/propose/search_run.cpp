@@ -259,7 +259,7 @@ class SearchRun : public search::Evaluator {
       archive_.together([&] {
         const std::string hash = archive_.add_candidate(sources_.at(candidate.identity));
         archive_.add(ProposalRecord{request_.problem_hash, hash, std::string(target_of(request_.compile.device).name()),
-                                    request_.proposed_by, emitter_version(), schedule_to_json(candidate.schedule)});
+                                    request_.proposed_by, emitter_version(), sources_.schedule_of(candidate.identity)});
       });
     } catch (const Error&) {
       // The report tells of the archive's fault when the result is stored.

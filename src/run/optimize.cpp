@@ -57,6 +57,7 @@ class Optimisation {
         output_(resolve_output(options.output, options.problem, options.force)),
         environment_(find_environment()),
         target_(resolve_target(options.target, environment_, !options.emit_only)),
+        given_(options.schedule.empty() ? std::nullopt : std::optional(schedule_from_file(options.schedule))),
         shared_(shared) {
     file_ = read_problem_file(options.problem, options.size, target_);
   }
@@ -96,7 +97,7 @@ class Optimisation {
       keep_rejected();
     }
     finish();
-    if (report_.passed()) store_result(archive);
+    if (report_.passed() && !given_) store_result(archive);
     if (report_.passed() && !decide(report_, options_.min_speedup, advice_for(options_, report_.searches)))
       output_.put_back();
     return report_;
@@ -157,6 +158,7 @@ class Optimisation {
     const Stage stage(progress_, "compile");
     const double began = seconds_now();
     Compiled compiled = compile(graph_, compile_options(caution, graphs));
+    if (given_) compiled = with_schedule(compiled, *given_, compile_options(caution, graphs));
     add_seconds("compile", began);
     return compiled;
   }
@@ -166,7 +168,7 @@ class Optimisation {
     try {
       return compile_at(caution);
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kInternal || caution == Caution::kLibrary) throw;
+      if (error.kind() != ErrorKind::kInternal || caution == Caution::kLibrary || given_) throw;
       report_.add_note("The " + name_of(caution) + " schedule could not be compiled: " + error.text().message);
       return std::nullopt;
     }
@@ -239,7 +241,7 @@ class Optimisation {
       compiled_ = std::move(compiled);
       std::tie(candidate_hash_, verdict_) = store_attempt(archive, compiled_, judgement);
       eager_errors_ = eager_errors(judgement.verdict);
-      if (!judgement.passed() && caution != Caution::kLibrary) {
+      if (!judgement.passed() && caution != Caution::kLibrary && !given_) {
         const std::string note = "The " + name_of(caution) + " candidate failed (" + judgement.verdict.reason +
                                  "); a more cautious one was tried.";
         report_.add_note(note);
@@ -355,7 +357,8 @@ class Optimisation {
   // as timing may take, and PyTorch's operators called one by one, which nothing that is written may be slower than.
   // The better one is timed beside all baselines and is the answer.
   void improve(Archive& archive) {
-    if (!report_.passed() || options_.evaluations > 0 || !too_slow(measured(), std::max(kEven, options_.min_speedup)))
+    if (!report_.passed() || given_ || options_.evaluations > 0 ||
+        !too_slow(measured(), std::max(kEven, options_.min_speedup)))
       return;
     const double began = seconds_now();
     if (compiled_.program.graphs && has_time_to_try() &&
@@ -518,7 +521,7 @@ class Optimisation {
         archive.add(ProblemRecord{file_.name, file_.path, file_.source_with_imports});
         candidate = archive.add_candidate(compiled.source);
         archive.add(ProposalRecord{key_.problem, candidate, std::string(target_.name()), "scheduler", key_.emitter,
-                                   schedule_to_json(compiled.schedule)});
+                                   whole_schedule(compiled)});
         verdict = archive.add(VerdictRecord{key_.problem, candidate, environment_hash_, options_.policy,
                                             judgement.passed(), judgement.verdict.reason, judgement.reply});
       });
@@ -569,6 +572,7 @@ class Optimisation {
   Environment environment_;
   const Target& target_;
   DeviceDescription device_;
+  std::optional<Schedule> given_;  // a person's: it is the answer, or none is
   Session* shared_;
   std::unique_ptr<Session> own_;
   Scratch scratch_;

@@ -25,6 +25,7 @@ struct OptimizeOptions {
   std::string graphs = "auto";  // CUDA graphs: "auto", "on", "off" (propose/compile.hpp)
   std::vector<std::string> baselines = {"eager", "compile"};
   std::vector<std::string> disabled_passes;
+  std::string schedule;          // path of a Schedule's JSON, in place of the planner's; empty: none
   double budget_seconds = 10;    // up to kTimingSeconds of timing, what is more of search; 0: verified but not measured
   double timeout_seconds = 600;  // of tracing, and of one verification
   int draws = 0;                 // 0: the worker's default

@@ -66,6 +66,7 @@ struct Kernels {
   std::vector<std::string> library_ops;
   std::optional<bool> cuda_graph;  // none: of a target without
   int64_t kept_weight_bytes = 0;   // of what is made of weights, kept between calls
+  std::string schedule = {};       // JSON, with each kernel's own (plan/kernel_schedules.hpp); empty: not known
 };
 
 // Triton kernels as machine code.

@@ -65,7 +65,8 @@ std::optional<Kernels> kernels_from_json(const Json& json) {
                  .library_calls = count_of(json, "library_calls").value_or(0),
                  .library_ops = texts_of(json, "library_ops"),
                  .cuda_graph = flag_where_told(json, "cuda_graph"),
-                 .kept_weight_bytes = count_of(json, "kept_weight_bytes").value_or(0)};
+                 .kept_weight_bytes = count_of(json, "kept_weight_bytes").value_or(0),
+                 .schedule = member(json, "schedule").is_object() ? member(json, "schedule").dump() : ""};
 }
 
 Tokens tokens_from_json(const Json& json) {

@@ -141,7 +141,8 @@ void add_kernels(Report& report, const Compiled& compiled) {
                            .library_calls = compiled.library_calls,
                            .library_ops = compiled.library_ops,
                            .cuda_graph = has_graphs ? std::optional(compiled.program.graphs) : std::nullopt,
-                           .kept_weight_bytes = compiled.kept_weight_bytes};
+                           .kept_weight_bytes = compiled.kept_weight_bytes,
+                           .schedule = whole_schedule(compiled)};
   for (const std::string& why : compiled.left) report.add_note(why);
   if (has_graphs && !compiled.why_no_graph.empty() && report.graphs == "on")
     report.add_note("no CUDA graph was made: " + compiled.why_no_graph);

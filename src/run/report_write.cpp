@@ -135,6 +135,8 @@ void write_made(Json& json, const Report& report) {
     json["library_ops"] = report.kernels->library_ops;
     put(json, "cuda_graph", report.kernels->cuda_graph);
     json["kept_weight_bytes"] = report.kernels->kept_weight_bytes;
+    if (const std::string& schedule = report.kernels->schedule; !schedule.empty())
+      json["schedule"] = Json::parse(schedule, nullptr, false);
   }
   if (report.compiled) json["compiled"] = to_json(*report.compiled);
   const Searches& searches = report.searches;

@@ -16,7 +16,8 @@ bool is_searched_enough(const std::optional<SearchOutcome>& search, double secon
 }  // namespace
 
 bool may_come_from_archive(const OptimizeOptions& options) {
-  return !options.fresh && !options.emit_only && !options.seed && options.draws <= 0 && options.disabled_passes.empty();
+  return !options.fresh && !options.emit_only && !options.seed && options.draws <= 0 &&
+         options.disabled_passes.empty() && options.schedule.empty();
 }
 
 bool answers(const Report& stored, const OptimizeOptions& options) {

@@ -84,8 +84,11 @@ Schedule edited(const std::vector<EditedGroup>& space, const Schedule& first, co
   for (size_t i = 0; i < space.size(); ++i)
     for (size_t range = 0; range < space[i].ranges.size(); ++range) {
       if (edit[i][range] == space[i].defaults[range]) continue;  // as it is, also where that is to say nothing
-      for (const size_t group : space[i].groups)
-        schedule.groups[group].parameters[space[i].ranges[range].name] = edit[i][range];
+      for (const size_t group : space[i].groups) {
+        plan::Parameters parameters = schedule.groups[group].parameters;
+        parameters[space[i].ranges[range].name] = edit[i][range];
+        schedule.groups[group].take(std::move(parameters));
+      }
     }
   return schedule;
 }

@@ -111,7 +111,7 @@ std::optional<Schedule> Memory::best_known(Catalogue& catalogue, const Schedule&
       continue;
     if (auto parameters = usable(json["parameters"], schedule.groups[group].scheduler, catalogue.device(),
                                  label(catalogue.graph(), groups[group])))
-      known.groups[group].parameters = std::move(*parameters);
+      known.groups[group].take(std::move(*parameters));
   }
   if (known == schedule) return std::nullopt;
   return known;

@@ -214,7 +214,7 @@ Move with_parameters(Catalogue& catalogue, const Schedule& schedule, const Group
   Move move{schedule, label(catalogue.graph(), now.nodes) + ": " + text_of(parameters, now.parameters), false, 0};
   const double each = catalogue.seconds(*standing.entries[group], parameters) - standing.seconds[group];
   move.seconds = standing.total + each * static_cast<double>(standing.alike[group].size());
-  for (const size_t same : standing.alike[group]) move.schedule.groups[same].parameters = parameters;
+  for (const size_t same : standing.alike[group]) move.schedule.groups[same].take(parameters);
   return move;
 }
 

@@ -50,7 +50,7 @@ std::vector<Move> relief_moves(Catalogue& catalogue, const Schedule& schedule, c
                 fmt::format("{}: {}", base_name(catalogue.graph().nodes[now.nodes.back()]),
                             text_of(parameters, now.parameters)),
                 false, total + (seconds - before) * static_cast<double>(alike.size())};
-      for (const size_t same : alike) move.schedule.groups[same].parameters = parameters;
+      for (const size_t same : alike) move.schedule.groups[same].take(parameters);
       moves.push_back(std::move(move));
     }
   }

@@ -160,7 +160,7 @@ class Search {
                       base.groups[group].scheduler == other.groups[group].scheduler;
         if (same_groups && group < first_.groups.size() && first_.groups[group].nodes == base.groups[group].nodes &&
             base.groups[group].parameters == first_.groups[group].parameters)
-          both.groups[group].parameters = other.groups[group].parameters;
+          both.groups[group].take(other.groups[group].parameters);
       }
       if (same_groups && both != base)
         offer({std::move(both), batch[i].change + ", together", "", base_ratio * outcomes[i].ratio}, false);

@@ -212,6 +212,47 @@ def test_inspect_shows_tile_programs_after_a_step(kw):
 
 
 @pytest.mark.slow
+def test_the_schedule_of_one_kernel_can_be_changed(kw):
+    problem = kw.file("good.py", GOOD)
+    assert kw("inspect", problem, "--stage", "schedule", "--target", "triton", "--json", "shown.json").code == 0
+    schedule = json.loads((kw.folder / "shown.json").read_text())["schedule"]
+    ((name, kernel),) = schedule["groups"][0]["kernels"].items()
+
+    def inspected(changed: dict, *arguments):
+        schedule["groups"][0]["kernels"] = {name: changed}
+        given = kw.file("changed.json", json.dumps(schedule))
+        return kw("inspect", problem, "--target", "triton", "--schedule", given, *arguments)
+
+    warps = 2 if kernel.get("warps", 4) != 2 else 1
+    shown = inspected({**kernel, "warps": warps}, "--stage", "kernels")
+    assert shown.code == 0 and f'"warps":{warps}' in shown.out, shown.text
+    assert f"num_warps={warps}" in inspected({**kernel, "warps": warps}).out
+    misspelt = inspected({**kernel, "wraps": 2})
+    assert misspelt.code == 2 and "group 0" in misspelt.text and name in misspelt.text and "'wraps'" in misspelt.text
+    wrong = inspected({**kernel, "warps": 5})
+    assert wrong.code == 2 and "warps is 5, but must be a power of two" in wrong.text
+    broken = kw(
+        "inspect", problem, "--target", "triton", "--schedule", kw.file("broken.json", '{"target": "triton",\n}')
+    )
+    assert broken.code == 2 and "broken.json" in broken.text and "line 2" in broken.text
+
+
+def test_a_report_holds_the_schedule_of_each_kernel_and_gives_it_again(done):
+    kw, problem, _ = done
+    report = json.loads((kw.folder / "report.json").read_text())
+    (group,) = report["schedule"]["groups"]
+    assert set(group["kernels"]) == set(report["kernels"])
+    again = kw(
+        "optimize", problem, "--budget", 0, "--schedule", "report.json", "-o", "again.py", "--json", "again.json"
+    )
+    assert again.code == 0, again.text
+    assert json.loads((kw.folder / "again.json").read_text())["schedule"] == report["schedule"]
+    # Only what comments say of the device has been measured meanwhile.
+    first, second = ((kw.folder / name).read_text().splitlines() for name in ("good_kw.py", "again.py"))
+    assert [line for line in first if line[:1] != "#"] == [line for line in second if line[:1] != "#"]
+
+
+@pytest.mark.slow
 def test_inspect_shows_each_rewrite(kw):
     problem = kw.file("sums.py", GOOD.replace("torch.softmax(", "torch.relu(").replace(", dim=-1)", ").relu()"))
     plain = kw("inspect", problem, "--stage", "passes", "--target", "cpu")

@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "ir/text.hpp"
 #include "passes/fusion.hpp"
 #include "plan/cost.hpp"
+#include "plan/kernel_schedules.hpp"
 #include "plan/plan.hpp"
 #include "plan/program_text.hpp"
 #include "plan/schedule_json.hpp"
@@ -81,6 +83,95 @@ TEST(Plan, ChainsOfPointwiseOperatorsBecomeOneKernel) {
   })");
   EXPECT_EQ(planned.schedule.groups.size(), 1u);
   EXPECT_EQ(planned.program.steps.size(), 2u);  // allocate, launch
+}
+
+constexpr std::string_view kSoftmaxAndProduct = R"(graph G {
+    input %x : f32[256, 512] user args.0
+    input %w : f32[512, 256] user args.1
+    %s = aten._softmax.default(self=%x, dim=-1, half_to_float=false) : f32[256, 512]
+    %m = aten.mm.default(self=%s, mat2=%w) : f32[256, 256]
+    return %m
+  })";
+
+TEST(KernelSchedules, AreWrittenOutAndReadBack) {
+  for (const std::string target : {"triton", "cpu"}) {
+    const Planned planned = plan_text(kSoftmaxAndProduct, target);
+    const Schedule whole = with_kernel_schedules(planned.schedule, planned.program);
+    size_t kernels = 0;
+    for (const GroupSchedule& group : whole.groups) kernels += group.kernels.size();
+    EXPECT_GE(kernels, planned.program.tiles.size());
+    EXPECT_EQ(schedule_from_json(schedule_to_json(whole)), whole);
+    Planned again{planned.graph, planned.schedule, make_program(planned.graph, whole, default_device(target))};
+    EXPECT_EQ(everything(again), everything(planned));
+    GroupSchedule group = whole.groups[0];
+    ASSERT_FALSE(group.kernels.empty());
+    group.take({});
+    EXPECT_TRUE(group.kernels.empty()) << "of other parameters";
+  }
+}
+
+TEST(KernelSchedules, ReplaceWhatASchedulerGivesOneKernel) {
+  const Planned planned = plan_text(kSoftmaxAndProduct);
+  const Schedule whole = with_kernel_schedules(planned.schedule, planned.program);
+  const auto changed = [&](const auto& change) {
+    Schedule schedule = whole;
+    auto& [name, text] = *schedule.groups[0].kernels.begin();
+    auto json = nlohmann::ordered_json::parse(text);
+    change(json);
+    text = json.dump();
+    return make_program(planned.graph, schedule, default_device("triton"));
+  };
+  ASSERT_NE(planned.program.tiles[0].warps, 8);
+  const Program wide = changed([](auto& json) { json["warps"] = 8; });
+  EXPECT_EQ(wide.tiles[0].warps, 8);
+  EXPECT_EQ(wide.sources[0]->schedule.warps, 8);
+  for (size_t at = 1; at < wide.tiles.size(); ++at)
+    EXPECT_EQ(tile::print_program(wide.tiles[at]), tile::print_program(planned.program.tiles[at]));
+  const auto fault = [&](const auto& change) -> std::string {
+    try {
+      changed(change);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUser);
+      return error.text().message;
+    }
+    return "";
+  };
+  const std::string where = "group 0 (aten._softmax.default), kernel 'softmax_kernel': ";
+  EXPECT_EQ(fault([](auto& json) { json["wraps"] = 8; }),
+            where + "kernel schedule: there is no axis or parameter 'wraps'");
+  EXPECT_EQ(fault([](auto& json) { json["warps"] = 5; }),
+            where + "kernel schedule: warps is 5, but must be a power of two");
+  EXPECT_EQ(fault([](auto& json) { json.begin().value()["grid"] = 2097152; }),
+            where + "kernel schedule: 'grid' of axis 'row' is 2097152, but must be a whole number from 1 to 1048576");
+  EXPECT_NE(fault([](auto& json) { json["registers"] = 255, json["warps"] = 32; }).find("asks for 255 registers"),
+            std::string::npos);
+  Schedule other = whole;
+  other.groups[0].kernels = {{"softmx_kernel", "{}"}};
+  try {
+    make_program(planned.graph, other, default_device("triton"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.text().message, "group 0 (aten._softmax.default) has no kernel 'softmx_kernel'");
+    EXPECT_EQ(error.text().hint, "Did you mean 'softmax_kernel'? Its kernels are softmax_kernel.");
+  }
+}
+
+TEST(KernelSchedules, UnknownWordsOfAScheduleAreNamed) {
+  const auto fault = [](const std::string& text) -> std::string {
+    try {
+      schedule_from_json(text);
+    } catch (const Error& error) { return error.text().message + " | " + error.text().hint; }
+    return "";
+  };
+  const std::string group = R"({"nodes": [0], "scheduler": "pointwise", "parameters": {})";
+  EXPECT_EQ(fault(R"({"target": "triton", "groups": [)" + group + "}]}"), "");
+  EXPECT_NE(fault(R"({"target": "triton", "graph": true, "groups": []})").find("it has no 'graph' | Did you mean"),
+            std::string::npos);
+  EXPECT_NE(
+      fault(R"({"target": "triton", "groups": [)" + group + R"(, "kernel": {}}]})").find("group 0 has no 'kernel'"),
+      std::string::npos);
+  EXPECT_NE(fault(R"({"target": "triton", "groups": [)" + group + R"(, "kernels": []}]})").find("are no object"),
+            std::string::npos);
 }
 
 TEST(Plan, FusionMakesNoCycleThroughALibraryCall) {
