@@ -41,6 +41,7 @@ def test_at_the_next_call_in_triton(name: str, rows: int, interpreter: Interpret
     assert not fault, f"{fault}\n{path.read_text()}"
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", CASES)
 def test_kernels_become_machine_code(name: str, tmp_path: Path) -> None:
     """The interpreter takes an address for many where the compiler does not."""

@@ -20,6 +20,7 @@ def test_on_the_cpu(name: str) -> None:
 interpreter = interpreter_of("movement_cases:interpreted")
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", CASES)
 def test_in_triton(name: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
     check_in_triton(name, lambda draw: emit(CASES[name](draw), "triton"), interpreter, tmp_path)
