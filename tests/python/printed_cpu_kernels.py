@@ -11,22 +11,11 @@ from types import ModuleType
 
 import pytest
 import torch
+from dtype_names import DTYPES
 
 HOME = Path(__file__).resolve().parent.parent.parent
 PRINTER = HOME / "build" / "tests" / "unit" / "print_cpu_module"
 
-DTYPES = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "b1": torch.bool,
-}
 FLOATS = ["f64", "f32"]
 STORED_FLOATS = ["f64", "f32", "f16", "bf16"]
 INTEGERS = ["i64", "i32", "i16", "i8", "u8"]

@@ -13,23 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from dtype_names import DTYPES
 
 HOME = Path(__file__).resolve().parents[2]
 PLAN_TOOL = HOME / "build" / "tests" / "unit" / "plan_tool"
 TILE_TOOL = HOME / "build" / "tests" / "unit" / "tile_tool"
 
-DTYPES = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "b1": torch.bool,
-}
 Tensor = torch.Tensor
 
 

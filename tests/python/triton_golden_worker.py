@@ -15,19 +15,8 @@ from types import ModuleType
 
 import numpy as np
 import torch
+from dtype_names import DTYPES
 
-DTYPES = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "b1": torch.bool,
-}
 BUFFER = re.compile(r"^\s*buffer (\w+) : (\w+)\[(\d+)\] (\w+)", re.MULTILINE)
 
 
