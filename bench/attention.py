@@ -5,7 +5,8 @@ PYTHONPATH=python python3 bench/attention.py [NAME...] [--sweep]
 
 NAME is the beginning of a row's name. Rows that the planner leaves to the library (16 bits without a mask) are
 scheduled by hand. `eager` is the kernel that PyTorch chooses by itself; rows of its operator in 16 bits are timed with
-its flash attention and with cuDNN's kernel too. --sweep tries other blocks for rows in 16 bits and prints the fastest.
+its flash attention and with cuDNN's kernel too. --sweep tries other blocks for rows in 16 bits and for those of few
+queries (decoding), and prints the fastest.
 """
 
 from __future__ import annotations
@@ -53,14 +54,35 @@ def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
+def grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+def up_to_a_length(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor) -> Tensor:
+    """Keys are padded: of each batch a part of them counts."""
+    mask = torch.arange(k.shape[-2], device=k.device) < (lengths.abs() % 1.0 * k.shape[-2])[:, None, None, None]
+    return F.scaled_dot_product_attention(q, k, v, mask)
+
+
 def heads(*shape: int) -> tuple[tuple[int, ...], ...]:
     return (shape,) * 3
 
 
+def decoding(batch: int, of_queries: int, of_keys: int, keys: int, queries: int = 1) -> tuple[tuple[int, ...], ...]:
+    return (batch, of_queries, queries, 128), (batch, of_keys, keys, 128), (batch, of_keys, keys, 128)
+
+
+FEW_QUERIES = 16
+DECODING_BY_HAND = {"block_m": 16, "block_n": 64, "stages": 3, "num_warps": 4, "bulk": 1, "split_keys": 16}
 BY_HAND = {"block_m": 64, "block_n": 64, "stages": 3, "num_warps": 4, "bulk": 1}
 SWEPT = [
     BY_HAND | {"block_m": block_m, "block_n": block_n, "stages": stages, "num_warps": num_warps}
     for block_m, block_n, stages, num_warps in itertools.product((64, 128), (64, 128), (2, 3, 4), (4, 8))
+]
+SWEPT_DECODING = [
+    {"block_n": block_n, "stages": stages, "num_warps": num_warps, "split_keys": parts}
+    for block_n, stages, num_warps, parts in itertools.product((16, 32, 64, 128), (2, 3, 4), (2, 4, 8), (4, 16, 32))
+    if (num_warps == 4) + (stages == 3) + (parts == 16) >= 2
 ]
 LONG, WIDE = heads(16, 16, 2048, 64), heads(16, 16, 2048, 128)
 ROWS = [
@@ -73,6 +95,13 @@ ROWS = [
     Row("bf16, heads of 64", F.scaled_dot_product_attention, LONG, torch.bfloat16),
     Row("bf16, heads of 128", F.scaled_dot_product_attention, WIDE, torch.bfloat16),
     Row("bf16 causal, heads of 64", causal, LONG, torch.bfloat16),
+    Row("fp32 padded keys, heads of 64", up_to_a_length, (*heads(16, 16, 1024, 64), (16,))),
+    Row("decoding, fp32, 32768 keys", F.scaled_dot_product_attention, decoding(1, 32, 32, 32768)),
+    Row("decoding, fp32, 16 × 4096 keys", F.scaled_dot_product_attention, decoding(16, 16, 16, 4096)),
+    Row("decoding, fp32, shared keys", grouped, decoding(4, 32, 8, 8192)),
+    Row("decoding, fp32, 8 queries", F.scaled_dot_product_attention, decoding(2, 8, 8, 16384, queries=8)),
+    Row("decoding, bf16, 32768 keys", F.scaled_dot_product_attention, decoding(1, 32, 32, 32768), torch.bfloat16),
+    Row("decoding, bf16, shared keys", grouped, decoding(4, 32, 8, 8192), torch.bfloat16),
     Row("bf16 by hand with distances, heads of 64", by_distance, (*heads(4, 16, 2048, 64), (16,)), torch.bfloat16),
 ]
 
@@ -102,7 +131,11 @@ def planned(graph: dict[str, Any]) -> dict[str, Any]:
     emitted = library.compile_graph(graph, "triton")
     if [group["scheduler"] for group in emitted["schedule"]["groups"]] == ["attention"]:
         return emitted
-    return in_one_group(graph, BY_HAND)
+    return in_one_group(graph, DECODING_BY_HAND if is_decoding(graph) else BY_HAND)
+
+
+def is_decoding(graph: dict[str, Any]) -> bool:
+    return graph["values"][0]["shape"][-2] <= FEW_QUERIES
 
 
 def load(emitted: dict[str, Any], function: Callable[..., Any], folder: Path) -> Any:
@@ -134,12 +167,14 @@ def with_backend(row: Row, arguments: list[Tensor], backend: SDPBackend) -> floa
 
 
 def fastest(row: Row, graph: dict[str, Any], arguments: list[Tensor], folder: Path) -> tuple[Any, Schedule]:
-    """Of the planner's blocks and SWEPT, those that the device has room for."""
+    """Of the planner's blocks and those swept, those that the device has room for."""
     from triton.errors import TritonError
 
     best: tuple[float, Any, Schedule] = (math.inf, None, {})
     refused = 0
-    for parameters in [None, *SWEPT]:
+    own = planned(graph)["schedule"]["groups"][0]["parameters"]
+    swept = [own | one for one in SWEPT_DECODING] if is_decoding(graph) else SWEPT
+    for parameters in [None, *swept]:
         try:
             emitted = planned(graph) if parameters is None else in_one_group(graph, parameters)
             module = load(emitted, row.function, folder)
@@ -151,7 +186,7 @@ def fastest(row: Row, graph: dict[str, Any], arguments: list[Tensor], folder: Pa
         found = emitted["schedule"]["groups"][0]["parameters"]
         print(f"  {time:.3f} ms: {found}", flush=True)
         best = min(best, (time, module, found), key=lambda one: one[0])
-    print(f"  {row.name}: {len(SWEPT) + 1 - refused} schedules timed, {refused} refused", flush=True)
+    print(f"  {row.name}: {len(swept) + 1 - refused} schedules timed, {refused} refused", flush=True)
     return best[1:]
 
 
@@ -163,7 +198,7 @@ def measure(row: Row, folder: Path, sweep: bool) -> str:
     torch.manual_seed(0)
     arguments = [torch.randn(shape, device="cuda").to(row.dtype) for shape in row.shapes]
     graph = export.export_module(Module(row.function), tuple(arguments))
-    if sweep and row.dtype != torch.float32:
+    if sweep and (row.dtype != torch.float32 or is_decoding(graph)):
         ours, parameters = fastest(row, graph, arguments, folder)
     else:
         emitted = planned(graph)
@@ -193,7 +228,7 @@ def measure(row: Row, folder: Path, sweep: bool) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="only rows whose names begin so")
-    parser.add_argument("--sweep", action="store_true", help=f"try {len(SWEPT)} other schedules for rows in 16 bits")
+    parser.add_argument("--sweep", action="store_true", help="try other schedules for rows in 16 bits and of few queries")
     options = parser.parse_args()
     chosen = [row for row in ROWS if not options.names or row.name.startswith(tuple(options.names))]
     rows = []

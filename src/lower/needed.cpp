@@ -154,14 +154,23 @@ class Stops {
 
 ExprId stop_of(const kernel::Kernel& kernel, const std::vector<ExprId>& folds, kernel::Symbol axis) {
   const Stops stops(kernel, axis);
-  std::vector<ExprId> common;
-  for (size_t at = 0; at < folds.size(); ++at) {
-    const Expr& fold = kernel.exprs[folds[at]];
+  const auto of_fold = [&](ExprId id) {
+    const Expr& fold = kernel.exprs[id];
     const bool simple = fold.reduce == kernel::ReduceOp::kSum || fold.reduce == kernel::ReduceOp::kMax ||
                         fold.reduce == kernel::ReduceOp::kMin;
-    if (fold.kind != ExprKind::kReduce || !simple) return kernel::kNoExpr;
-    const ExprId operand = fold.operands[0];
-    const std::vector<ExprId> own = stops.of_value(operand, kernel::identity(fold.reduce, kernel.exprs[operand].dtype));
+    std::vector<ExprId> found;
+    const auto add = [&](ExprId operand, kernel::ReduceOp neutral) {
+      const std::vector<ExprId> one = stops.of_value(operand, kernel::identity(neutral, kernel.exprs[operand].dtype));
+      found.insert(found.end(), one.begin(), one.end());
+    };
+    if (fold.kind == ExprKind::kReduce && simple) add(fold.operands[0], fold.reduce);
+    if (const std::optional<OnlineSum> sum = online_sum(kernel, id); sum && sum->exponent != kernel::kNoExpr)
+      add(sum->exponent, kernel::ReduceOp::kMax);
+    return found;
+  };
+  std::vector<ExprId> common;
+  for (size_t at = 0; at < folds.size(); ++at) {
+    const std::vector<ExprId> own = of_fold(folds[at]);
     if (at == 0) common = own;
     std::erase_if(common, [&](ExprId one) { return std::find(own.begin(), own.end(), one) == own.end(); });
   }

@@ -17,9 +17,10 @@ namespace kw::lower {
 std::optional<kernel::Index> first_needless(const kernel::Kernel& kernel, const std::vector<kernel::ExprId>& folds,
                                             kernel::Symbol axis);
 
-// An expression, a whole number that varies in no loop, from which point of the axis on none of these folds, which are
-// sums and extremes, takes anything in, for each says so by a condition of its own (axis < expression): the length of a
-// bag or of a window that only the data tell. kNoExpr where there is no such expression.
+// An expression, a whole number that varies in no loop, from which point of the axis on none of these folds takes
+// anything in, for each says so by a condition of its own (axis < expression): the length of a bag or of a window, or
+// the last key of attention, that only the data tell. They are sums and extremes, and sums of what scales with the
+// exponential of what is -inf there (online.hpp). kNoExpr where there is no such expression.
 kernel::ExprId stop_of(const kernel::Kernel& kernel, const std::vector<kernel::ExprId>& folds, kernel::Symbol axis);
 
 // Where a bounded loop may end for the points of a block. `folds`: nullopt where the loop does more than fold, which is

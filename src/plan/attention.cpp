@@ -68,6 +68,28 @@ class AttentionLowering {
            scores.depth <= kWidestHead && values.columns <= kWidestHead;
   }
 
+  // Where each head has one query, those of the heads that share keys and values are rows of one product.
+  static void share_keys(Product& scores, Product& values, Attention& attention) {
+    if (attention.is_causal) return;  // the place of a query is its row
+    std::vector<ProductOperand*> by_row = {&scores.left, &values.left};
+    for (auto* one : {&scores.addend, &values.addend, &attention.mask})
+      if (*one) by_row.push_back(&**one);
+    while (values.rows == 1 && !values.batch.empty() && scores.right.batch.back() == 0 &&
+           values.right.batch.back() == 0) {
+      for (ProductOperand* operand : by_row) {
+        if (operand->batch.empty()) continue;  // weights that no tensor holds
+        operand->row = operand->batch.back();
+        operand->batch.pop_back();
+      }
+      for (Product* product : {&scores, &values}) {
+        if (!product->strides.empty()) product->strides.erase(product->strides.end() - 2);
+        product->right.batch.pop_back();
+        product->rows = product->batch.back();
+        product->batch.pop_back();
+      }
+    }
+  }
+
   // --- The operator ---
 
   std::optional<LoweredGroup> of_operator(NodeId id) const {
@@ -137,6 +159,7 @@ class AttentionLowering {
       attention.mask->row = spread.strides[spread.rank() - 2];
       attention.mask->column = spread.strides.back();
     }
+    share_keys(scores, values, attention);
     LoweredGroup before;
     before.product = std::move(scores);
     attention.scores = std::make_shared<const LoweredGroup>(std::move(before));
@@ -202,6 +225,8 @@ class AttentionLowering {
     for (ValueId output : outputs_)
       if (before_values.contains(graph_.values[facts_.roots[output]].producer)) return std::nullopt;
 
+    Attention attention;
+    share_keys(*scores, *values, attention);
     auto lowered = lower_after_product(facts_, first, *scores, {facts_.roots[operand]});
     if (!lowered || folded_dimension(*lowered) || lowered->kernel.stores.size() != 1 || !stores_at_its_places(*lowered))
       return std::nullopt;
@@ -209,7 +234,6 @@ class AttentionLowering {
     scores->right.name = "k";
     values->right.name = "v";
     lowered->product = std::move(scores);
-    Attention attention;
     attention.scores = std::make_shared<const LoweredGroup>(std::move(*lowered));
     attention.has_softmax = found.softmax != kNoNode;
     attention.nothing_is_zero = attention.has_softmax && base_name(graph_.nodes[found.softmax]) == "_safe_softmax";

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "lower/needed.hpp"
+#include "plan/attention_mask.hpp"
 #include "plan/product_kernels.hpp"
 #include "support/error.hpp"
 
@@ -22,6 +23,8 @@ constexpr double kWeightPower = 7.0;
 constexpr double kLog2OfE = 1.4426950408889634;
 // Scales beyond might leave the range of f32 on the way to a score that is inside.
 constexpr double kLargestScale = 0x1p64;
+constexpr int64_t kKeysAgain = 32;  // of a step of the kernel in f32, half its queries
+constexpr int64_t kLeastRowsOfDot = 16;  // of a block; fewer are multiplied and added up
 
 // Blocks of queries walk the keys once: each step folds its scores into the largest so far, and rescales what was
 // summed before (Milakov & Gimelshein 2018; Dao et al. 2022).
@@ -36,7 +39,14 @@ class AttentionKernels : ProductKernels {
 
   ScheduledGroup run() {
     if (!blocks_.halves) {
+      if (has_parts()) {
+        const Shape shape = shape_of_parts(false);
+        largest_ = scratch("largest_of_parts", DType::f32, shape, contiguous_strides(shape));
+        totals_ = scratch("totals_of_parts", DType::f32, shape, contiguous_strides(shape));
+        sums_ = scratch("sums_of_parts", DType::f32, shape_of_parts(true), contiguous_strides(shape_of_parts(true)));
+      }
       attend(nullptr, false);
+      if (has_parts()) add_parts();
       return std::move(result_);
     }
     KW_ASSERT(scores_.left.dtype == DType::f32, "what is not in single precision is split into halves");
@@ -48,14 +58,23 @@ class AttentionKernels : ProductKernels {
   }
 
  private:
-  struct Operands {
-    SplitOperand query, key, value;
-  };
-
   // A kernel's axes: those of the product of queries and keys, and those of weights and values.
   struct Symbols {
     ProductSymbols scores, values;
   };
+
+  struct Operands {
+    SplitOperand query, key, value;
+  };
+
+  // A kernel of attention before it is scheduled, and its folds.
+  struct Unscheduled {
+    KernelDraft draft;
+    Symbols symbols;
+    std::vector<ExprId> folds;
+  };
+
+  bool in_powers_of_two() const { return values_.left.dtype != DType::f32; }
 
   static std::vector<const ProductOperand*> operands_of(const LoweredGroup& group) {
     const Product &scores = *group.attention->scores->product, &values = *group.product;
@@ -68,8 +87,10 @@ class AttentionKernels : ProductKernels {
   Symbols declare(KernelDraft& draft) const {
     Symbols symbols;
     symbols.scores.batch = symbols.values.batch = draft.batch_axes(values_.batch);
+    if (has_parts()) symbols.scores.part_of_columns = symbols.values.part = draft.axis("part", blocks_.parts);
+    symbols.scores.part_size = symbols.values.part_size = keys_of_part();
     symbols.scores.row = symbols.values.row = draft.axis("query", values_.rows);
-    symbols.scores.column = symbols.values.depth = draft.axis("key", values_.depth);
+    symbols.scores.column = symbols.values.depth = draft.axis("key", keys_of_part());
     symbols.scores.depth = draft.axis("feature", scores_.depth);
     symbols.values.column = draft.axis("column", values_.columns);
     return symbols;
@@ -77,6 +98,20 @@ class AttentionKernels : ProductKernels {
 
   // `again`: in f32, where a query, or a key or values of its head, are no sum of halves.
   void attend(const Operands* halves, bool again) {
+    Unscheduled made = unscheduled(halves, again);
+    const int64_t queries = again ? std::min(blocks_.queries, 2 * kKeysAgain) : blocks_.queries,
+                  keys = again ? std::min(blocks_.keys, kKeysAgain) : blocks_.keys;
+    const bool is_bounded = ends_early(made, queries, keys),
+               stops = blocks_.last_keys && attention_.has_softmax && !again && !is_bounded && find_last_keys();
+    if (stops) made = unscheduled(halves, again);
+    KernelSchedule schedule = schedule_of(halves != nullptr && !again, again, queries, keys);
+    lower::AxisSchedule& loop = schedule.axes[schedule.axes.size() - 3];
+    loop.bounded = is_bounded;
+    loop.stops = stops;
+    finish(made.draft, schedule);
+  }
+
+  Unscheduled unscheduled(const Operands* halves, bool again) const {
     KernelDraft draft(group_.kernel.name + (again ? "_in_f32" : ""),
                       again ? "The same in f32, where rows are no sums of halves." : group_.kernel.doc);
     const Symbols symbols = declare(draft);
@@ -85,15 +120,19 @@ class AttentionKernels : ProductKernels {
     const auto number = [&](double value) { return build.constant(DType::f32, value); };
     const auto times = [&](ExprId a, ExprId b) { return build.op(ScalarOp::kMul, {a, b}); };
 
-    if (!attention_.has_softmax) return multiply_twice(draft, symbols);
+    if (!attention_.has_softmax) {
+      multiply_twice(draft, symbols);
+      return {std::move(draft), symbols, {}};
+    }
     // Powers of two are what the hardware has, so scores may be in units of log2(e); without anything between the
     // product and the softmax, its factor has that already. In single precision only their differences are: what
     // rounding adds to large scores would not cancel.
-    const bool in_powers_of_two = values_.left.dtype != DType::f32,
-               plain = attention_.scores->kernel.stores.empty() && !attention_.mask && !scores_.addend;
+    const bool plain = attention_.scores->kernel.stores.empty() && !attention_.mask && !scores_.addend;
     Product scores = scores_;
-    if (in_powers_of_two && plain) scores.alpha *= kLog2OfE;
-    ExprId score = kernel::kNoExpr;
+    if (in_powers_of_two() && plain) scores.alpha *= kLog2OfE;
+    ExprId score = kernel::kNoExpr, inside = kernel::kNoExpr;  // of the keys
+    if (has_parts() && values_.depth < blocks_.parts * keys_of_part())
+      inside = up_to(build, symbols, values_.depth - 1);
     if (split) {
       score = build.dot(ProductKernels::halves(draft, halves->query, symbols.scores),
                         ProductKernels::halves(draft, halves->key, symbols.scores), {symbols.scores.depth});
@@ -102,34 +141,61 @@ class AttentionKernels : ProductKernels {
       score = times(score, scale(draft, halves->key, symbols.scores));
       scores.alpha = 1.0;
     } else {
-      score = build.dot(operand(draft, scores_, Side::kLeft, symbols.scores),
-                        operand(draft, scores_, Side::kRight, symbols.scores), {symbols.scores.depth});
+      score = product_of(build, operand(draft, scores_, Side::kLeft, symbols.scores),
+                         operand(draft, scores_, Side::kRight, symbols.scores, inside), symbols.scores.depth);
     }
     score = masked(draft, symbols, result_of(draft, scores, symbols.scores, score));
-    if (in_powers_of_two && !plain) score = times(score, number(kLog2OfE));
-    if (attention_.is_causal) score = up_to_the_query(draft, symbols, score);
+    if (in_powers_of_two() && !plain) score = times(score, number(kLog2OfE));
+    const auto kept = [&](ExprId condition) { return build.op(ScalarOp::kSelect, {condition, score, lowest(build)}); };
+    if (attention_.is_causal) score = kept(up_to(build, symbols, kernel::symbol_index(symbols.scores.row)));
+    if (inside != kernel::kNoExpr) score = kept(inside);
+    if (last_keys_ && !again) score = kept(before_end(draft, symbols));
     build.named("score", score);
     const ExprId largest = build.named("largest",
                                        build.reduce(kernel::ReduceOp::kMax, {score}, {symbols.values.depth}));
     const ExprId shift = split ? build.op(ScalarOp::kSub, {largest, number(kWeightPower / kLog2OfE)}) : largest;
     ExprId exponent = build.op(ScalarOp::kSub, {score, shift});
-    if (!in_powers_of_two) exponent = times(exponent, number(kLog2OfE));
+    if (!in_powers_of_two()) exponent = times(exponent, number(kLog2OfE));
     const ExprId weight = build.named("weight", build.op(ScalarOp::kExp2, {exponent}));
     const ExprId total = build.named("total", build.reduce(kernel::ReduceOp::kSum, {weight}, {symbols.values.depth}));
     const ExprId value = split ? ProductKernels::halves(draft, halves->value, symbols.values)
-                               : operand(draft, values_, Side::kRight, symbols.values);
+                               : operand(draft, values_, Side::kRight, symbols.values, inside);
     const ExprId sum = build.named(
-        "sum", build.dot(split ? weight : build.cast(values_.left.dtype, weight), value, {symbols.values.depth}));
+        "sum",
+        product_of(build, split ? weight : build.cast(values_.left.dtype, weight), value, symbols.values.depth));
+    if (has_parts()) {
+      const std::vector<kernel::Index> places = symbols.values.places_of_part(symbols.values.result_places());
+      const std::vector<kernel::Index> row(places.begin(), places.end() - 1);
+      draft.store(buffer_of_parts(draft, "largest", largest_, kernel::BufferRole::kOutput), row, largest);
+      draft.store(buffer_of_parts(draft, "totals", totals_, kernel::BufferRole::kOutput), row, total);
+      draft.store(buffer_of_parts(draft, "sums", sums_, kernel::BufferRole::kOutput), places, sum);
+      return {std::move(draft), symbols, {largest, total, sum}};
+    }
     ExprId result = build.op(ScalarOp::kDiv, {sum, total});
     if (split) result = times(result, scale(draft, halves->value, symbols.values));
-    if (attention_.nothing_is_zero) {
-      const ExprId lowest = number(-std::numeric_limits<double>::infinity());
-      result = build.op(ScalarOp::kSelect, {build.op(ScalarOp::kEqual, {largest, lowest}), number(0.0), result});
-    }
+    result = without_rows_of_nothing(build, largest, result);
     ExprId mask = kernel::kNoExpr;
     if (again) mask = build.named("has_no_halves", has_no_halves(draft, *halves, symbols));
     store_values(draft, symbols, result, mask);
-    finish(draft, schedule_of(draft, symbols, {largest, total, sum}, split, again));
+    return {std::move(draft), symbols, {largest, total, sum}};
+  }
+
+  // PyTorch's operator has zeros where no key is attended to.
+  ExprId without_rows_of_nothing(kernel::Builder& build, ExprId largest, ExprId result) const {
+    if (!attention_.nothing_is_zero) return result;
+    const ExprId nothing = build.op(ScalarOp::kEqual, {largest, lowest(build)});
+    return build.op(ScalarOp::kSelect, {nothing, build.constant(DType::f32, 0.0), result});
+  }
+
+  static ExprId lowest(kernel::Builder& build) {
+    return build.constant(DType::f32, -std::numeric_limits<double>::infinity());
+  }
+
+  // In f32. Of few rows the operands' elements are multiplied and added up: a dot's block would be mostly empty.
+  ExprId product_of(kernel::Builder& build, ExprId left, ExprId right, kernel::Symbol along) const {
+    if (blocks_.queries >= kLeastRowsOfDot) return build.dot(left, right, {along});
+    const ExprId product = build.op(ScalarOp::kMul, {build.cast(DType::f32, left), build.cast(DType::f32, right)});
+    return build.reduce(kernel::ReduceOp::kSum, {product}, {along});
   }
 
   void store_values(KernelDraft& draft, const Symbols& symbols, ExprId value, ExprId mask) const {
@@ -139,16 +205,15 @@ class AttentionKernels : ProductKernels {
 
   // In single precision by f32's own products: what stands for weights may be of any size, so that halves would want a
   // scale for each row of each block, and numbers of TF32 round the largest ones to infinity.
-  void multiply_twice(KernelDraft& draft, const Symbols& symbols) {
+  void multiply_twice(KernelDraft& draft, const Symbols& symbols) const {
     kernel::Builder& build = draft.build;
-    ExprId score = build.dot(operand(draft, scores_, Side::kLeft, symbols.scores),
-                             operand(draft, scores_, Side::kRight, symbols.scores), {symbols.scores.depth});
+    ExprId score = product_of(build, operand(draft, scores_, Side::kLeft, symbols.scores),
+                              operand(draft, scores_, Side::kRight, symbols.scores), symbols.scores.depth);
     score = masked(draft, symbols, result_of(draft, scores_, symbols.scores, score));
     const ExprId weight = build.named("weight", build.cast(values_.left.dtype, score));
     const ExprId sum = build.named(
-        "sum", build.dot(weight, operand(draft, values_, Side::kRight, symbols.values), {symbols.values.depth}));
+        "sum", product_of(build, weight, operand(draft, values_, Side::kRight, symbols.values), symbols.values.depth));
     store_values(draft, symbols, sum, kernel::kNoExpr);
-    finish(draft, schedule_of(draft, symbols, {}, false, false));
   }
 
   ExprId masked(KernelDraft& draft, const Symbols& symbols, ExprId score) const {
@@ -156,24 +221,159 @@ class AttentionKernels : ProductKernels {
     if (!attention_.scores->kernel.stores.empty())
       score = build.cast(DType::f32,
                          value_after(draft, *attention_.scores, symbols.scores, build.cast(scores_.left.dtype, score)));
-    const ExprId lowest = build.constant(DType::f32, -std::numeric_limits<double>::infinity());
     if (attention_.mask) {
       const ExprId mask = shared_operand(draft, scores_, *attention_.mask, symbols.scores);
       // PyTorch adds -inf where a mask is false: an infinite score becomes NaN there.
       const ExprId added = attention_.mask->dtype == DType::b1
-                               ? build.op(ScalarOp::kSelect, {mask, build.constant(DType::f32, 0.0), lowest})
+                               ? build.op(ScalarOp::kSelect, {mask, build.constant(DType::f32, 0.0), lowest(build)})
                                : build.cast(DType::f32, mask);
       score = build.op(ScalarOp::kAdd, {score, added});
     }
     return score;
   }
 
-  static ExprId up_to_the_query(KernelDraft& draft, const Symbols& symbols, ExprId score) {
+  // Is the key at a place, or before it?
+  static ExprId up_to(kernel::Builder& build, const Symbols& symbols, const kernel::Index& last) {
+    return build.op(ScalarOp::kLessEqual,
+                    {build.index(symbols.scores.column_index(), DType::i32), build.index(last, DType::i32)});
+  }
+
+  // --- The last key of each query ---
+
+  // Where a query attends to a key, and which axes say so: scratch has a number for each point of those but the keys.
+  struct LastKeys {
+    int scratch = 0;
+    std::vector<size_t> axes;  // of the product's batch, then its row
+    Shape shape;
+  };
+
+  // kNoExpr where there is no mask. `places`: of scores.
+  ExprId keeps(KernelDraft& draft, const ProductSymbols& symbols, const std::vector<kernel::Index>& places) const {
     kernel::Builder& build = draft.build;
-    const auto place = [&](kernel::Symbol symbol) { return build.index(kernel::symbol_index(symbol), DType::i32); };
-    const ExprId before = build.op(ScalarOp::kLessEqual, {place(symbols.scores.column), place(symbols.scores.row)});
-    return build.op(ScalarOp::kSelect,
-                    {before, score, build.constant(DType::f32, -std::numeric_limits<double>::infinity())});
+    if (attention_.mask) {
+      const ExprId mask = shared_operand(draft, scores_, *attention_.mask, symbols);
+      if (attention_.mask->dtype == DType::b1) return mask;
+      return build.op(ScalarOp::kNotEqual, {build.cast(DType::f32, mask), lowest(build)});
+    }
+    const auto masked = masked_scores(attention_);
+    if (!masked) return kernel::kNoExpr;
+    const ExprId condition = beside_product(draft, *attention_.scores, places, masked->condition);
+    return masked->holds ? condition : build.op(ScalarOp::kLogicalNot, {condition});
+  }
+
+  // A kernel that finds them. Returns whether the mask depends on the key.
+  bool find_last_keys() {
+    KernelDraft probe("probe", "");
+    const ProductSymbols all = declare(probe).scores;
+    const ExprId found = keeps(probe, all, all.result_places());
+    if (found == kernel::kNoExpr) return false;
+    const std::vector<bool> depends = kernel::dependences(probe.build.kernel())[found];
+    if (!depends[all.column]) return false;
+
+    KernelDraft draft("last_keys_kernel", "One more than the last key that each query attends to.");
+    LastKeys last;
+    ProductSymbols symbols = all;
+    std::vector<kernel::Index> places(values_.batch.size() + 2, 0), row;
+    KernelSchedule schedule;
+    const auto declare_axis = [&](kernel::Symbol& symbol, size_t place, const std::string& name, int64_t extent) {
+      if (!depends[symbol]) return;
+      symbol = draft.axis(name, extent);
+      places[place] = kernel::symbol_index(symbol);
+      row.push_back(places[place]);
+      last.axes.push_back(place);
+      last.shape.push_back(extent);
+      schedule.axes.emplace_back();
+    };
+    for (size_t axis = 0; axis < values_.batch.size(); ++axis)
+      declare_axis(symbols.batch[axis], axis, "batch_" + std::to_string(axis), values_.batch[axis]);
+    declare_axis(symbols.row, values_.batch.size(), "query", values_.rows);
+    symbols.part_of_columns = -1;
+    symbols.column = draft.axis("key", values_.depth);
+    places.back() = kernel::symbol_index(symbols.column);
+    schedule.axes.push_back({.mapping = Mapping::kLoop, .width = std::min<int64_t>(next_power_of_two(values_.depth), 1024)});
+    kernel::Builder& build = draft.build;
+    const ExprId behind = build.op(ScalarOp::kSelect, {keeps(draft, symbols, places),
+                                                       build.index(places.back() + kernel::Index(1), DType::i32),
+                                                       build.constant(DType::i32, int64_t{0})});
+    last.scratch = scratch("last_keys", DType::i32, last.shape, contiguous_strides(last.shape));
+    const int buffer = draft.buffer("last_keys", DType::i32, last.shape, {}, kernel::BufferRole::kOutput,
+                                    -1 - last.scratch);
+    draft.store(buffer, row, build.reduce(kernel::ReduceOp::kMax, {behind}, {symbols.column}));
+    finish(draft, schedule);
+    last_keys_ = std::move(last);
+    return true;
+  }
+
+  ExprId before_end(KernelDraft& draft, const Symbols& symbols) const {
+    std::vector<kernel::Index> places = symbols.values.result_places(), row;
+    for (size_t axis : last_keys_->axes) row.push_back(places[axis]);
+    const int buffer = draft.buffer("last_keys", DType::i32, last_keys_->shape, {}, kernel::BufferRole::kInput,
+                                    -1 - last_keys_->scratch);
+    kernel::Builder& build = draft.build;
+    ExprId end = draft.load(buffer, row);
+    if (has_parts())
+      end = build.op(ScalarOp::kSub, {end, build.index(kernel::symbol_index(symbols.scores.part_of_columns) *
+                                                       kernel::Index(keys_of_part()), DType::i32)});
+    return build.op(ScalarOp::kLess, {build.index(kernel::symbol_index(symbols.scores.column), DType::i32), end});
+  }
+
+  // --- Parts of the keys ---
+
+  bool has_parts() const { return blocks_.parts > 1 && attention_.has_softmax && !blocks_.halves; }
+  // Whole steps, where parts need not divide the keys.
+  int64_t keys_of_part() const {
+    const int64_t keys = ceil_divide(values_.depth, blocks_.parts);
+    return values_.depth % blocks_.parts == 0 ? keys : ceil_divide(keys, blocks_.keys) * blocks_.keys;
+  }
+
+  // Of what each part has for a row, or for each of its columns.
+  Shape shape_of_parts(bool columns) const {
+    Shape shape = {blocks_.parts};
+    shape.insert(shape.end(), values_.batch.begin(), values_.batch.end());
+    shape.push_back(values_.rows);
+    if (columns) shape.push_back(values_.columns);
+    return shape;
+  }
+
+  int buffer_of_parts(KernelDraft& draft, const std::string& what, int scratch, kernel::BufferRole role) const {
+    return draft.buffer(what + "_of_parts", DType::f32, shape_of_parts(scratch == sums_), {}, role, -1 - scratch);
+  }
+
+  // exp(m - M) of each part's sums, m its largest score and M the largest of all. A part without any key adds nothing.
+  void add_parts() {
+    KernelDraft draft(group_.kernel.name + "_of_parts", "Adds what blocks have summed over parts of the keys.");
+    kernel::Builder& build = draft.build;
+    ProductSymbols symbols;
+    symbols.batch = draft.batch_axes(values_.batch);
+    symbols.row = draft.axis("query", values_.rows);
+    symbols.part = draft.axis("part", blocks_.parts);
+    symbols.column = draft.axis("column", values_.columns);
+    const std::vector<kernel::Index> places = symbols.places_of_part(symbols.result_places());
+    const std::vector<kernel::Index> row(places.begin(), places.end() - 1);
+    const auto load = [&](const std::string& what, int scratch, const std::vector<kernel::Index>& at) {
+      return draft.load(buffer_of_parts(draft, what, scratch, kernel::BufferRole::kInput), at);
+    };
+    const ExprId largest = load("largest", largest_, row);
+    const ExprId most = build.named("largest", build.reduce(kernel::ReduceOp::kMax, {largest}, {symbols.part}));
+    ExprId exponent = build.op(ScalarOp::kSub, {largest, most});
+    if (!in_powers_of_two()) exponent = build.op(ScalarOp::kMul, {exponent, build.constant(DType::f32, kLog2OfE)});
+    const ExprId nothing = build.op(ScalarOp::kEqual, {largest, lowest(build)}),
+                 factor = build.op(ScalarOp::kExp2, {exponent});
+    const auto sum_of = [&](ExprId value) {
+      const ExprId scaled = build.op(ScalarOp::kMul, {factor, value});
+      const ExprId kept = build.op(ScalarOp::kSelect, {nothing, build.constant(DType::f32, 0.0), scaled});
+      return build.reduce(kernel::ReduceOp::kSum, {kept}, {symbols.part});
+    };
+    const ExprId total = build.named("total", sum_of(load("totals", totals_, row)));
+    const ExprId sum = build.named("sum", sum_of(load("sums", sums_, places)));
+    const ExprId result = without_rows_of_nothing(build, most, build.op(ScalarOp::kDiv, {sum, total}));
+    store_values(draft, {symbols, symbols}, result, kernel::kNoExpr);
+    KernelSchedule schedule;
+    schedule.axes.resize(values_.batch.size() + 1);
+    schedule.axes.push_back({.mapping = Mapping::kTile, .width = next_power_of_two(blocks_.parts)});
+    schedule.axes.push_back({.mapping = Mapping::kGrid, .width = std::min<int64_t>(blocks_.columns, 64)});
+    schedule.warps = 4;
+    finish(draft, schedule);
   }
 
   // --- Rows that are no sums of halves ---
@@ -259,13 +459,9 @@ class AttentionKernels : ProductKernels {
 
   // --- Schedules ---
 
-  KernelSchedule schedule_of(const KernelDraft& draft, const Symbols& symbols, const std::vector<ExprId>& folds,
-                             bool split, bool again) const {
-    constexpr int64_t kAgain = 32;  // keys of the kernel in f32, half its queries
+  KernelSchedule schedule_of(bool split, bool again, int64_t queries, int64_t keys) const {
     KernelSchedule schedule;
-    for (size_t axis = 0; axis < values_.batch.size(); ++axis) schedule.axes.emplace_back();
-    const int64_t queries = again ? std::min(blocks_.queries, 2 * kAgain) : blocks_.queries,
-                  keys = again ? std::min(blocks_.keys, kAgain) : blocks_.keys;
+    schedule.axes.resize(values_.batch.size() + (has_parts() ? 1 : 0));
     // What is computed again has two steps' operands in flight, where they fit.
     const int64_t bytes = (queries * blocks_.features + 2 * keys * (blocks_.features + blocks_.columns)) *
                           size_of(DType::f32);
@@ -274,8 +470,7 @@ class AttentionKernels : ProductKernels {
     schedule.axes.push_back({.mapping = Mapping::kLoop,
                              .width = keys,
                              .stages = again ? stages_again : blocks_.stages,
-                             .online = attention_.has_softmax,
-                             .bounded = ends_early(draft, symbols, folds, queries, keys)});
+                             .online = attention_.has_softmax});
     schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.features});
     schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.columns});
     schedule.scheme = split ? lower::Scheme::kFp16x3 : lower::Scheme::kIeee;
@@ -287,21 +482,24 @@ class AttentionKernels : ProductKernels {
   }
 
   // Does a mask leave nothing behind some key for every block of queries?
-  bool ends_early(const KernelDraft& draft, const Symbols& symbols, const std::vector<ExprId>& folds, int64_t queries,
-                  int64_t keys) const {
-    if (folds.empty() || values_.rows % queries != 0 || values_.depth % keys != 0) return false;
-    const kernel::Kernel& kernel = draft.build.kernel();
-    const auto end = lower::first_needless(kernel, folds, symbols.values.depth);
+  bool ends_early(const Unscheduled& made, int64_t queries, int64_t keys) const {
+    if (made.folds.empty() || has_parts() || values_.rows % queries != 0 || values_.depth % keys != 0) return false;
+    const kernel::Kernel& kernel = made.draft.build.kernel();
+    const auto end = lower::first_needless(kernel, made.folds, made.symbols.values.depth);
     if (!end) return false;
     const auto range = kernel::range_of(*end, kernel::ranges_of(kernel));
-    return range.low >= 1 && range.high <= values_.depth && kernel::linear_in(*end, symbols.values.row).has_value();
+    return range.low >= 1 && range.high <= values_.depth &&
+           kernel::linear_in(*end, made.symbols.values.row).has_value();
   }
 
   const Attention& attention_;
   const Product& scores_;
   const Product& values_;
   const AttentionBlocks& blocks_;
-  int whole_heads_ = 0, least_large_ = 0;  // scratch
+  // Scratch.
+  int whole_heads_ = 0, least_large_ = 0;
+  int largest_ = 0, totals_ = 0, sums_ = 0;  // of each part
+  std::optional<LastKeys> last_keys_;
 };
 
 }  // namespace

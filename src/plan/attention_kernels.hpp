@@ -10,7 +10,9 @@ struct AttentionBlocks {
   int64_t features = 64, columns = 64;  // lanes of tiles: at least the features of a query, and of a value
   int stages = 0;                       // steps whose loads are in flight; 0: unsaid
   int warps = 4;
+  int64_t parts = 1;          // blocks that share out one block's keys
   int64_t operand_bytes = 0;  // of shared memory, that a block's operands may take
+  bool last_keys = false;     // blocks end behind the last key that their mask keeps
   bool bulk = false;          // tiles are loaded by the bulk copy engine
   bool halves = false;        // single precision by three products of halves
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "plan/attention_kernels.hpp"
+#include "plan/attention_mask.hpp"
 
 namespace kw::plan {
 
@@ -14,22 +15,73 @@ namespace {
 enum SchemeChoice : int64_t { kIeee = 0, kFp16x3 = 1 };
 
 constexpr int64_t kLeastBlock = 16;  // of a dot in Triton
+constexpr int64_t kFewQueries = 16;  // of which blocks that share out the keys are made
+constexpr int64_t kFewWithoutDot = 8;
+constexpr int64_t kMostParts = 128;
 
 bool can_take(const LoweredGroup& group) { return group.attention.has_value(); }
 
 const ParameterTable& takes() {
   static const ParameterTable table({
-      {.name = "block_m", .least = 16, .most = 256, .unsaid = 128, .powers_of_two = true, .tried = {64, 128}},
+      {.name = "block_m", .least = 1, .most = 256, .unsaid = 128, .powers_of_two = true, .tried = {64, 128}},
       {.name = "block_n", .least = 16, .most = 256, .unsaid = 64, .powers_of_two = true, .tried = {32, 64, 128}},
       {.name = "stages", .least = 1, .most = 8, .unsaid = 2, .powers_of_two = false, .tried = {1, 2, 3}},
       {.name = "num_warps", .least = 1, .most = 16, .unsaid = 8, .powers_of_two = true, .tried = {4, 8}},
       {.name = "bulk", .least = 0, .most = 1, .unsaid = 1, .powers_of_two = false, .tried = {0, 1}},
+      {.name = "split_keys", .least = 1, .most = kMostParts, .unsaid = 1, .powers_of_two = false, .tried = {}},
+      {.name = "last_keys", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
       {.name = "scheme", .least = kIeee, .most = kFp16x3, .unsaid = kFp16x3, .powers_of_two = false, .tried = {}},
   });
   return table;
 }
 
+// As many parts of the keys as are wanted, or fewer: of whole steps where there are not much fewer. Where something is read at the places of scores they are equal: it
+// has no place beyond the last key.
+int64_t parts_of(const LoweredGroup& group, int64_t keys_of_step, int64_t wanted) {
+  const Attention& attention = *group.attention;
+  const int64_t keys = group.product->depth;
+  if (!attention.has_softmax) return 1;
+  int64_t parts = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(keys / keys_of_step, 1));
+  const bool plain = attention.scores->kernel.stores.empty() && !attention.mask && !attention.scores->product->addend;
+  for (int64_t whole = parts; 2 * whole > parts; --whole)
+    if (keys % (whole * keys_of_step) == 0) return whole;
+  while (!plain && keys % parts != 0) --parts;
+  return parts;
+}
+
+// Is a mask so small beside what it decides that it pays to look where each query's keys end, as padding and triangles
+// do?
+bool has_small_mask(const LoweredGroup& group) {
+  constexpr int64_t kTimes = 8, kKeys = 256;
+  const Product& values = *group.product;
+  const int64_t conditions = conditions_of_mask(group);
+  return conditions > 0 && values.depth >= kKeys &&
+         conditions <= values.batches() * values.rows * values.depth / kTimes;
+}
+
+// Decoding: a step reads all keys for few queries, and is bound by memory. Blocks share out the keys until there are
+// several to a multiprocessor. In single precision products of so few rows are no work for tensor cores.
+Parameters defaults_of_few_queries(const LoweredGroup& group, const DeviceDescription& device) {
+  constexpr int64_t kElements = 8192, kBlocksOfUnit = 4, kLeastSteps = 4;
+  const Product &scores = *group.attention->scores->product, &values = *group.product;
+  const bool dot = values.right.dtype != DType::f32 || values.rows > kFewWithoutDot;
+  const int64_t widest = next_power_of_two(std::max(scores.depth, values.columns)),
+                queries = std::max(next_power_of_two(values.rows), dot ? kLeastBlock : 1),
+                keys = dot ? 64 : std::clamp<int64_t>(kElements / (queries * widest), 16, 64);
+  const int64_t wanted = ceil_divide(kBlocksOfUnit * device.units, values.batches());
+  return {{"block_m", queries},
+          {"block_n", keys},
+          {"stages", 3},
+          {"num_warps", !dot && queries > 2 ? 8 : 4},
+          {"bulk", dot ? 1 : 0},
+          {"last_keys", has_small_mask(group) ? 1 : 0},
+          {"split_keys", parts_of(group, keys, std::min({wanted, values.depth / (kLeastSteps * keys), kMostParts}))},
+          {"scheme", kIeee}};
+}
+
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
+  if (group.attention->has_softmax && group.product->rows <= kFewQueries)
+    return defaults_of_few_queries(group, device);
   const Product &scores = *group.attention->scores->product, &values = *group.product;
   const bool split = values.right.dtype == DType::f32;  // without a softmax it is not, and takes as many bytes
   const int64_t feature = next_power_of_two(scores.depth), column = next_power_of_two(values.columns),
@@ -53,6 +105,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"stages", std::clamp<int64_t>(stages(), 1, 3)},
           {"num_warps", queries * widest >= 128 * 128 ? 8 : 4},
           {"bulk", 1},
+          {"last_keys", group.attention->has_softmax && has_small_mask(group) ? 1 : 0},
           {"scheme", split && group.attention->has_softmax ? kFp16x3 : kIeee}};
 }
 
@@ -68,10 +121,12 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                                    .columns = lanes(group.product->columns),
                                    .stages = static_cast<int>(read("stages")),
                                    .warps = static_cast<int>(read("num_warps")),
+                                   .parts = parts_of(group, read("block_n"), read("split_keys")),
                                    .operand_bytes = device.operand_bytes(),
+                                   .last_keys = read("last_keys") != 0,
                                    .bulk = read("bulk") != 0,
                                    .halves = group.product->right.dtype == DType::f32 && group.attention->has_softmax &&
-                                             read("scheme") == kFp16x3});
+                                             read("scheme") == kFp16x3 && read("block_m") >= kLeastBlock});
 }
 
 }  // namespace

@@ -138,7 +138,22 @@ class ProductJoiner {
                          : node.value("attn_mask") == kNoValue ? rates_.halves_attention
                                                                : rates_.masked_attention;
     const double rate = query.dtype == DType::f32 || device_.half_flops <= 0 ? device_.fp32_flops : device_.half_flops;
-    return device_.launch_seconds + flops / (share * rate);
+    const double seconds = flops / (share * rate);
+    if (rates_.attention_rows == 0) return device_.launch_seconds + seconds;
+    // Of few queries it is bound by reading keys and values: in 16 bits by all units; in single precision by those that
+    // have a block of queries, of which most may be empty. Heads that share keys have them repeated in memory there.
+    double bytes = static_cast<double>(key.bytes() + value.bytes());
+    if (query.dtype != DType::f32)
+      return device_.launch_seconds + std::max(seconds, bytes / device_.copy_bytes_per_second);
+    const int64_t rows = query.shape[query.rank() - 2], blocks = plan::ceil_divide(rows, rates_.attention_rows),
+                  heads = query.elements() / std::max<int64_t>(rows * query.shape.back(), 1);
+    const double padded = static_cast<double>(blocks * rates_.attention_rows) /
+                          static_cast<double>(std::max<int64_t>(rows, 1));
+    const double busy = std::min(1.0, static_cast<double>(heads * blocks) / static_cast<double>(device_.units));
+    if (node.boolean("enable_gqa", false) && query.rank() > 2)
+      bytes *= 1 + 2 * static_cast<double>(query.shape[query.rank() - 3]) /
+                       static_cast<double>(std::max<int64_t>(key.shape[key.rank() - 3], 1));
+    return device_.launch_seconds + std::max(seconds * padded, bytes / device_.copy_bytes_per_second) / busy;
   }
 
   double library_seconds(const plan::Convolution& convolution) const {

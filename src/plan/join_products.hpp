@@ -24,6 +24,9 @@ struct LibraryRates {
   // Of attention in single precision; in 16 bits, and there with a mask, for which libraries may have slower kernels.
   double single_attention = 0.6, halves_attention = 1.0, masked_attention = 0.5;
   double flops_of_score = 0;  // of attention, beside its products
+  // Queries of one of its blocks in single precision, which reads all keys by itself. 0: blocks share them out, and are
+  // not bound by memory.
+  int64_t attention_rows = 32;
   // Of recurrent layers. On an H200 6 layers of an LSTM, 512 steps, take 30 ms; of a GRU, 43.
   StepRates lstm, gru, rnn;
   double recurrences = 0.4;  // of the rate of products, where they are large

@@ -81,7 +81,7 @@ std::vector<kernel::Index> places_of(const std::vector<OperandDimension>& dimens
   for (const OperandDimension& one : dimensions) {
     if (one.role == Role::kBatch) places.push_back(kernel::symbol_index(symbols.batch[one.batch]));
     if (one.role == Role::kOuter)
-      places.push_back(kernel::symbol_index(side == Side::kLeft ? symbols.row : symbols.column));
+      places.push_back(side == Side::kLeft ? kernel::symbol_index(symbols.row) : symbols.column_index());
     if (one.role == Role::kDepth) places.push_back(symbols.depth_index());
   }
   return places;
@@ -228,8 +228,13 @@ std::vector<OperandDimension> dimensions_of(const Product& product, Side side) {
 std::vector<kernel::Index> ProductSymbols::result_places() const {
   std::vector<kernel::Index> places;
   for (Symbol symbol : batch) places.push_back(kernel::symbol_index(symbol));
-  places.insert(places.end(), {kernel::symbol_index(row), kernel::symbol_index(column)});
+  places.insert(places.end(), {kernel::symbol_index(row), column_index()});
   return places;
+}
+
+kernel::Index ProductSymbols::column_index() const {
+  const kernel::Index index = kernel::symbol_index(column);
+  return part_of_columns < 0 ? index : kernel::symbol_index(part_of_columns) * kernel::Index(part_size) + index;
 }
 
 kernel::Index ProductSymbols::depth_index() const {
@@ -484,12 +489,13 @@ ExprId ProductKernels::needs(KernelDraft& draft, const SplitOperand& split, cons
   return of_row(draft, split, symbols, "_needs", split.needs, DType::i32, -1.0);
 }
 
-ExprId ProductKernels::operand(KernelDraft& draft, const Product& product, Side side, const ProductSymbols& symbols) {
+ExprId ProductKernels::operand(KernelDraft& draft, const Product& product, Side side, const ProductSymbols& symbols,
+                               ExprId inside) {
   const ProductOperand& operand = side == Side::kLeft ? product.left : product.right;
   const std::vector<OperandDimension> dimensions = dimensions_of(product, side);
   const int buffer = draft.buffer(operand.name, operand.dtype, extents_of(dimensions), strides_of(dimensions),
                                   kernel::BufferRole::kInput, operand.root, operand.offset);
-  const ExprId loaded = draft.load(buffer, places_of(dimensions, symbols, side));
+  const ExprId loaded = draft.load(buffer, places_of(dimensions, symbols, side), 0.0, inside);
   return operand.dtype == product.left.dtype ? loaded : draft.build.cast(product.left.dtype, loaded);
 }
 
@@ -497,16 +503,16 @@ ExprId ProductKernels::shared_operand(KernelDraft& draft, const Product& product
                                       const ProductSymbols& symbols) {
   Shape shape, strides;
   std::vector<kernel::Index> places;
-  const auto dimension = [&](Symbol symbol, int64_t extent, int64_t stride) {
+  const auto dimension = [&](const kernel::Index& place, int64_t extent, int64_t stride) {
     if (stride == 0 || extent == 1) return;
     shape.push_back(extent);
     strides.push_back(stride);
-    places.push_back(kernel::symbol_index(symbol));
+    places.push_back(place);
   };
   for (size_t axis = 0; axis < product.batch.size(); ++axis)
-    dimension(symbols.batch[axis], product.batch[axis], operand.batch[axis]);
-  dimension(symbols.row, product.rows, operand.row);
-  dimension(symbols.column, product.columns, operand.column);
+    dimension(kernel::symbol_index(symbols.batch[axis]), product.batch[axis], operand.batch[axis]);
+  dimension(kernel::symbol_index(symbols.row), product.rows, operand.row);
+  dimension(symbols.column_index(), product.columns, operand.column);
   const int buffer = draft.buffer(operand.name, operand.dtype, shape, strides, kernel::BufferRole::kInput, operand.root,
                                   operand.offset);
   return draft.load(buffer, places);
@@ -542,6 +548,11 @@ std::vector<ExprId> ProductKernels::store_results(KernelDraft& draft, const Lowe
     draft.build.store(std::move(access), embedding.expr(store.value));
   }
   return folded;
+}
+
+ExprId ProductKernels::beside_product(KernelDraft& draft, const LoweredGroup& after,
+                                      const std::vector<kernel::Index>& places, ExprId id) {
+  return embedding_after(draft, after, places, draft.build.constant(after.product->left.dtype, 0.0)).expr(id);
 }
 
 ExprId ProductKernels::value_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,

@@ -51,8 +51,11 @@ struct ProductSymbols {
   // Where blocks have parts of the depth, of so many points: the axis that counts them.
   kernel::Symbol part = -1;
   int64_t part_size = 1;
+  // The same of the columns.
+  kernel::Symbol part_of_columns = -1;
 
   kernel::Index depth_index() const;
+  kernel::Index column_index() const;
   std::vector<kernel::Index> result_places() const;  // batch axes, row, column
   // Of what each part has: the part, where there is such an axis, and then these.
   std::vector<kernel::Index> places_of_part(std::vector<kernel::Index> places) const;
@@ -135,7 +138,9 @@ class ProductKernels {
   static kernel::ExprId scale(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols);
   static kernel::ExprId large(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols);
   static kernel::ExprId needs(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols);
-  static kernel::ExprId operand(KernelDraft& draft, const Product& product, Side side, const ProductSymbols& symbols);
+  // 0 where `inside` does not hold.
+  static kernel::ExprId operand(KernelDraft& draft, const Product& product, Side side, const ProductSymbols& symbols,
+                                kernel::ExprId inside = kernel::kNoExpr);
   // What has strides along a product's axes, and is shared by the points of those along which they are 0.
   static kernel::ExprId shared_operand(KernelDraft& draft, const Product& product, const ProductOperand& operand,
                                        const ProductSymbols& symbols);
@@ -152,6 +157,9 @@ class ProductKernels {
                                                    const std::vector<kernel::Index>& places, kernel::ExprId value,
                                                    kernel::ExprId mask, const std::vector<kernel::Index>& stored = {},
                                                    kernel::Symbol window = -1);
+  // An expression of such a group's kernel that does not depend on the product.
+  static kernel::ExprId beside_product(KernelDraft& draft, const LoweredGroup& after,
+                                       const std::vector<kernel::Index>& places, ExprId id);
   // The one value that such a group stores.
   static kernel::ExprId value_after(KernelDraft& draft, const LoweredGroup& after, const ProductSymbols& symbols,
                                     kernel::ExprId value);

@@ -77,7 +77,22 @@ PLANNED = [
     Planned("bf16_causal", operator(is_causal=True), LONG, BF16, by_hand=BLOCKS),
     Planned("bf16_causal_uneven", operator(is_causal=True), heads(3, 8, 1021, 64), BF16, by_hand=BLOCKS),
     Planned("bf16_shared_keys", operator(enable_gqa=True, is_causal=True), SHARED, BF16, by_hand=BLOCKS),
-    Planned("one_query", operator(), ONE_QUERY, by_hand=BLOCKS | {"block_m": 16, "num_warps": 4, "stages": 2}),
+    Planned("one_query", operator(), ONE_QUERY, parameters={"scheme": 0, "block_m": 1}),
+    Planned("prime_number_of_keys", operator(), ((1, 16, 1, 64), *heads(1, 16, 32771, 64)[1:]), parameters={"scheme": 0}),
+    Planned("few_queries", operator(), ((2, 8, 8, 128), *heads(2, 8, 16384, 128)[1:]), parameters={"scheme": 0}),
+    Planned(
+        "one_query_for_shared_keys",
+        operator(enable_gqa=True),
+        ((4, 32, 1, 128), *heads(4, 8, 8192, 128)[1:]),
+        parameters={"scheme": 0, "block_m": 4},
+    ),
+    Planned(
+        "bf16_one_query_in_parts",
+        operator(enable_gqa=True),
+        ((4, 32, 1, 128), *heads(4, 8, 8192, 128)[1:]),
+        BF16,
+        by_hand=BLOCKS | {"block_m": 16, "stages": 3, "split_keys": 8},
+    ),
     Planned("bf16_one_query", by_hand, ONE_QUERY, BF16, by_hand=BLOCKS | {"block_m": 16, "stages": 2}),
 ]
 
@@ -117,7 +132,15 @@ def test_planned_attention(case: Planned, tmp_path: Path) -> None:
         assert_rows_are_close(candidate, case, moved(put_in(drawn, strewn(drawn))))
 
 
-@pytest.mark.parametrize("scheme", [{}, {"scheme": 0}], ids=["split", "f32"])
+WAYS = {
+    "split": {"last_keys": 1},
+    "f32": {"scheme": 0},
+    "in_parts": {"scheme": 0, "split_keys": 3, "last_keys": 1},
+    "few_queries": {"scheme": 0, "block_m": 2, "split_keys": 2},
+}
+
+
+@pytest.mark.parametrize("scheme", list(WAYS.values()), ids=list(WAYS))
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 @pytest.mark.in_turns("scheme")
 @torch.no_grad()

@@ -110,8 +110,23 @@ def _some(drawn: list[Tensor]) -> list[Tensor]:
     return [*drawn[:3], mask]
 
 
+def _keys_of_each(drawn: list[Tensor]) -> list[Tensor]:
+    """The last argument says which keys count, those up to another place in each batch."""
+    keys = torch.arange(drawn[3].shape[-1])
+    return [*drawn[:3], (keys < torch.tensor([[[[100]]], [[[37]]]])).expand(drawn[3].shape).contiguous()]
+
+
+def _lowest_beyond(drawn: list[Tensor]) -> list[Tensor]:
+    *others, mask = _keys_of_each(drawn)
+    return [*others, torch.zeros(mask.shape).masked_fill(~mask, float("-inf"))]
+
+
 HEADS = ((2, 3, 40, 24), (2, 3, 56, 24), (2, 3, 56, 20))
 SQUARE = ((2, 3, 48, 16), (2, 3, 48, 16), (2, 3, 48, 16))
+
+
+DECODED = ((2, 3, 130, 24), (2, 3, 130, 20))
+DECODING = ((2, 6, 1, 24), *DECODED)
 
 
 def operator(**options: Any) -> Any:
@@ -162,6 +177,11 @@ CASES = [
         dtype=torch.float16,
         arrange=transposed(1, 2),
     ),
+    Case("decoding", operator(), ((2, 3, 1, 24), (2, 3, 130, 24), (2, 3, 130, 20))),
+    Case("decoding_for_shared_keys", operator(enable_gqa=True), DECODING),
+    Case("decoding_up_to_a_key", operator(enable_gqa=True), (*DECODING, (2, 1, 1, 130)), arrange=_keys_of_each),
+    Case("added_beyond_a_key", operator(), (*HEADS[:1], *DECODED, (2, 1, 40, 130)), arrange=_lowest_beyond),
+    Case("decoding_in_halves", operator(enable_gqa=True), DECODING, dtype=torch.float16),
     Case("halves", operator(), HEADS, dtype=torch.float16),
     Case("bfloat16", by_hand, HEADS, dtype=torch.bfloat16),
     Case("bfloat16_causal", operator(is_causal=True), SQUARE, dtype=torch.bfloat16),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from attention_cases import CASES, by_hand
+from attention_cases import CASES, by_hand, operator
 from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
 from contraction_cases import Case
 from interpreter_process import InterpreterProcess
@@ -18,13 +18,20 @@ from kernelwright.capture import export
 
 SMALL = {"block_m": 16, "block_n": 16, "stages": 2, "num_warps": 4}
 IN_F32 = SMALL | {"scheme": 0}
+IN_PARTS = IN_F32 | {"split_keys": 3}
+FEW_QUERIES = IN_PARTS | {"block_m": 2, "split_keys": 2, "last_keys": 1}
+LAST_KEYS = SMALL | {"last_keys": 1}
 
 interpreter = interpreter_of("attention_cases:interpreted")
 
 
 @pytest.mark.by_day(2)
 @pytest.mark.in_turns("parameters")
-@pytest.mark.parametrize("parameters", [SMALL, IN_F32], ids=["split", "f32"])
+@pytest.mark.parametrize(
+    "parameters",
+    [SMALL, IN_F32, IN_PARTS, FEW_QUERIES, LAST_KEYS],
+    ids=["split", "f32", "in_parts", "few_queries", "last_keys"],
+)
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_attention_is_pytorchs(
     case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
@@ -96,10 +103,49 @@ def test_triton_makes_tensor_core_code_of_it(name: str, tmp_path: Path) -> None:
     (attention,) = (
         one
         for kernel, one in code.items()
-        if not kernel.startswith(("split_", "whole_heads")) and "_in_f32" not in kernel
+        if not kernel.startswith(("split_", "whole_heads", "last_keys")) and "_in_f32" not in kernel
     )
     assert attention.asm["ptx"].count("wgmma.mma_async") > 0
     assert compile_only._resources(attention)["spills"] in (0, None)
+
+
+@pytest.mark.parametrize(
+    "shapes, options",
+    [
+        (((1, 32, 1, 128), (1, 32, 32768, 128), (1, 32, 32768, 128)), {}),
+        (((1, 16, 1, 64), (1, 16, 32771, 64), (1, 16, 32771, 64)), {}),
+        (((4, 32, 1, 128), (4, 8, 8192, 128), (4, 8, 8192, 128)), {"enable_gqa": True}),
+        (((2, 8, 8, 128), (2, 8, 16384, 128), (2, 8, 16384, 128)), {}),
+    ],
+    ids=["one_query", "a_prime_number_of_keys", "shared_keys", "few_queries"],
+)
+def test_blocks_share_out_the_keys_of_few_queries(
+    shapes: tuple[tuple[int, ...], ...], options: dict[str, bool], tmp_path: Path
+) -> None:
+    """Of heads that share keys, all queries are rows of one block."""
+    emitted = compile_for_gpu(Wrapped(operator(**options)), *(torch.empty(shape) for shape in shapes))
+    (group,) = emitted["schedule"]["groups"]
+    assert group["scheduler"] == "attention" and group["parameters"]["split_keys"] > 1
+    (batch, heads, queries, _), keys = shapes[0], shapes[1]
+    rows = queries * heads // keys[1]
+    assert rows <= group["parameters"]["block_m"] < 2 * rows
+    assert len(emitted["kernels"]) == 2
+    for code in machine_code(emitted, tmp_path).values():
+        assert compile_only._resources(code)["spills"] in (0, None)
+
+
+def test_blocks_end_behind_the_last_key_of_a_mask() -> None:
+    for name in ("bias_table", "some_keys"):
+        case = next(one for one in CASES if one.name == name)
+        emitted = compile_for_gpu(
+            Wrapped(case.function), *Case(name, case.function, LARGE[name], case.dtype, case.arrange).arguments()
+        )
+        assert emitted["schedule"]["groups"][0]["parameters"]["last_keys"] == 1
+        assert re.search(r"for key_start in tl.range\(0, tl.minimum\(tl.max\(last_keys_tile, axis=0\), ", emitted["source"])
+    # A mask for every head is as large as what it leaves out.
+    whole = [torch.empty(2, 4, 512, 64) for _ in range(3)] + [torch.empty(2, 4, 512, 512)]
+    emitted = compile_for_gpu(Wrapped(operator()), *whole)
+    assert "last_keys_kernel" not in emitted["source"]
 
 
 def test_weights_that_change_places_are_not_taken() -> None:

@@ -171,6 +171,35 @@ TEST(LoopedFolds, StopWhereTheDataSay) {
       EXPECT_NEAR(found.at(name).reals[row], expected.at(name).reals[row], 1e-9) << name << row;
 }
 
+// What scales with an exponential takes nothing in where its exponent is -inf.
+TEST(LoopedFolds, StopWhereExponentsEnd) {
+  const kernel::Kernel kernel = kernel::parse_kernel(R"(kernel attention {
+  axis row = 5, column = 100
+  in x: f32[5, 100]
+  in v: f32[100]
+  in length: i32[5]
+  out y: f32[5]
+  score = select(column < length[row], x[row, column], -inf)
+  largest = max(score; column)
+  weight = exp(score - largest)
+  total = sum(weight; column)
+  y[row] = sum(weight * v[column]; column) / total
+})");
+  const char* schedule = R"({"row":{"grid":1},"column":{"loop":16,"stops":true,"online":true},"warps":4})";
+  const tile::Program program = lowered(kernel, schedule);
+  const std::string text = tile::print_program(program);
+  EXPECT_EQ(count(text, " until %length_tile step 16"), 1U) << text;
+  EXPECT_EQ(count(text, "for column_start"), 1U) << text;
+  kernel::Memory memory;
+  for (int at = 0; at < 500; ++at) memory["x"].reals.push_back(at * at % 37 / 8.0);
+  for (int at = 0; at < 100; ++at) memory["v"].reals.push_back(at % 7);
+  memory["length"].wholes = {100, 1, 16, 33, 99};
+  const kernel::Memory expected = kernel::evaluate(kernel, memory, {});
+  const tile::Memory found = tile::interpret(program, memory, {}, tile::Arithmetic::kDouble);
+  for (size_t row = 0; row < 5; ++row)
+    EXPECT_NEAR(found.at("y").reals[row], expected.at("y").reals[row], 1e-9) << row;
+}
+
 // Lanes meet as many points but for the last block's: one number counts for all.
 TEST(LoopedFolds, CountOncePerBlockNotPerLane) {
   const kernel::Kernel kernel = kernel::parse_kernel(kRow);

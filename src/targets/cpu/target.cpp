@@ -22,6 +22,7 @@ constexpr LibraryRates kLibraryRates{.products = 0.9,
                                      .halves_attention = 0.9,
                                      .masked_attention = 0.9,
                                      .flops_of_score = 40,
+                                     .attention_rows = 0,
                                      // Recurrent layers: with AVX2 (docs/measurements/cpu.md).
                                      .lstm = {9e-6, 1e-9},
                                      .gru = {40e-6, 15e-9},
