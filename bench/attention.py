@@ -228,7 +228,9 @@ def measure(row: Row, folder: Path, sweep: bool) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="only rows whose names begin so")
-    parser.add_argument("--sweep", action="store_true", help="try other schedules for rows in 16 bits and of few queries")
+    parser.add_argument(
+        "--sweep", action="store_true", help="try other schedules for rows in 16 bits and of few queries"
+    )
     options = parser.parse_args()
     chosen = [row for row in ROWS if not options.names or row.name.startswith(tuple(options.names))]
     rows = []

@@ -23,7 +23,7 @@ from .running import candidate as candidates
 from .running import problem as problems
 from .running.tf32 import Tf32
 
-_CAUTIONS = ("fused", "exact-products", "no-graphs", "library-random", "unfused", "library")
+_CAUTIONS = ("fused", "exact-products", "library-products", "no-graphs", "library-random", "unfused", "library")
 # What optimize() can be told, by keyword and in the options of torch.compile's backend.
 SETTINGS = ("target", "policy", "graphs", "unverified_kernels_may_be_wrong", "draws", "seed")
 _CHOICES = {

@@ -46,7 +46,7 @@ Caution caution_of(const std::string& name) {
   for (const Caution caution : kCautions)
     if (name_of(caution) == name) return caution;
   throw Error(ErrorKind::kUser, "there is no caution \"" + name + "\".",
-              "Use fused, exact-products, no-graphs, library-random, unfused or library.");
+              "Use fused, exact-products, library-products, no-graphs, library-random, unfused or library.");
 }
 
 // `card`: the GPU that the caller has, as the worker's protocol describes it; null where it has none.

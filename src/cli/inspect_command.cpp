@@ -228,12 +228,12 @@ void define_inspect(CLI::App& app, Invocation& invocation) {
       ->group(kInputOutput);
   app.add_option("--caution", options->caution,
                  "How much is fused: fused for all that pays, exact-products to round nothing that enters "
-                 "products and convolutions in single precision, no-graphs to do without a CUDA graph, too, "
-                 "library-random to leave "
-                 "random numbers to PyTorch too, unfused for "
-                 "one kernel an operation, library for PyTorch's own calls alone")
+                 "products and convolutions in single precision, library-products to leave these and recurrences to "
+                 "PyTorch, no-graphs to do without a CUDA graph, library-random to leave random numbers to PyTorch "
+                 "too, unfused for one kernel an operation, library for PyTorch's own calls alone")
       ->capture_default_str()
-      ->check(CLI::IsMember({"fused", "exact-products", "no-graphs", "library-random", "unfused", "library"}))
+      ->check(CLI::IsMember(
+          {"fused", "exact-products", "library-products", "no-graphs", "library-random", "unfused", "library"}))
       ->type_name("CAUTION")
       ->group(kCompiler);
   add_graphs(app, options->graphs);

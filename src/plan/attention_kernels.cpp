@@ -23,7 +23,7 @@ constexpr double kWeightPower = 7.0;
 constexpr double kLog2OfE = 1.4426950408889634;
 // Scales beyond might leave the range of f32 on the way to a score that is inside.
 constexpr double kLargestScale = 0x1p64;
-constexpr int64_t kKeysAgain = 32;  // of a step of the kernel in f32, half its queries
+constexpr int64_t kKeysAgain = 32;       // of a step of the kernel in f32, half its queries
 constexpr int64_t kLeastRowsOfDot = 16;  // of a block; fewer are multiplied and added up
 
 // Blocks of queries walk the keys once: each step folds its scores into the largest so far, and rescales what was
@@ -161,8 +161,7 @@ class AttentionKernels : ProductKernels {
     const ExprId value = split ? ProductKernels::halves(draft, halves->value, symbols.values)
                                : operand(draft, values_, Side::kRight, symbols.values, inside);
     const ExprId sum = build.named(
-        "sum",
-        product_of(build, split ? weight : build.cast(values_.left.dtype, weight), value, symbols.values.depth));
+        "sum", product_of(build, split ? weight : build.cast(values_.left.dtype, weight), value, symbols.values.depth));
     if (has_parts()) {
       const std::vector<kernel::Index> places = symbols.values.places_of_part(symbols.values.result_places());
       const std::vector<kernel::Index> row(places.begin(), places.end() - 1);
@@ -290,11 +289,12 @@ class AttentionKernels : ProductKernels {
     symbols.part_of_columns = -1;
     symbols.column = draft.axis("key", values_.depth);
     places.back() = kernel::symbol_index(symbols.column);
-    schedule.axes.push_back({.mapping = Mapping::kLoop, .width = std::min<int64_t>(next_power_of_two(values_.depth), 1024)});
+    schedule.axes.push_back(
+        {.mapping = Mapping::kLoop, .width = std::min<int64_t>(next_power_of_two(values_.depth), 1024)});
     kernel::Builder& build = draft.build;
-    const ExprId behind = build.op(ScalarOp::kSelect, {keeps(draft, symbols, places),
-                                                       build.index(places.back() + kernel::Index(1), DType::i32),
-                                                       build.constant(DType::i32, int64_t{0})});
+    const ExprId behind = build.op(
+        ScalarOp::kSelect, {keeps(draft, symbols, places), build.index(places.back() + kernel::Index(1), DType::i32),
+                            build.constant(DType::i32, int64_t{0})});
     last.scratch = scratch("last_keys", DType::i32, last.shape, contiguous_strides(last.shape));
     const int buffer = draft.buffer("last_keys", DType::i32, last.shape, {}, kernel::BufferRole::kOutput,
                                     -1 - last.scratch);
@@ -313,7 +313,8 @@ class AttentionKernels : ProductKernels {
     ExprId end = draft.load(buffer, row);
     if (has_parts())
       end = build.op(ScalarOp::kSub, {end, build.index(kernel::symbol_index(symbols.scores.part_of_columns) *
-                                                       kernel::Index(keys_of_part()), DType::i32)});
+                                                           kernel::Index(keys_of_part()),
+                                                       DType::i32)});
     return build.op(ScalarOp::kLess, {build.index(kernel::symbol_index(symbols.scores.column), DType::i32), end});
   }
 

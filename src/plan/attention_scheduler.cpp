@@ -35,8 +35,8 @@ const ParameterTable& takes() {
   return table;
 }
 
-// As many parts of the keys as are wanted, or fewer: of whole steps where there are not much fewer. Where something is read at the places of scores they are equal: it
-// has no place beyond the last key.
+// As many parts of the keys as are wanted, or fewer: of whole steps where there are not much fewer. Where something is
+// read at the places of scores they are equal: it has no place beyond the last key.
 int64_t parts_of(const LoweredGroup& group, int64_t keys_of_step, int64_t wanted) {
   const Attention& attention = *group.attention;
   const int64_t keys = group.product->depth;
@@ -80,8 +80,7 @@ Parameters defaults_of_few_queries(const LoweredGroup& group, const DeviceDescri
 }
 
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
-  if (group.attention->has_softmax && group.product->rows <= kFewQueries)
-    return defaults_of_few_queries(group, device);
+  if (group.attention->has_softmax && group.product->rows <= kFewQueries) return defaults_of_few_queries(group, device);
   const Product &scores = *group.attention->scores->product, &values = *group.product;
   const bool split = values.right.dtype == DType::f32;  // without a softmax it is not, and takes as many bytes
   const int64_t feature = next_power_of_two(scores.depth), column = next_power_of_two(values.columns),

@@ -111,6 +111,7 @@ std::string name_of(Caution caution) {
     case Caution::kNone: return "fused";
     case Caution::kNoGraphs: return "no-graphs";
     case Caution::kExactProducts: return "exact-products";
+    case Caution::kLibraryProducts: return "library-products";
     case Caution::kLibraryRandom: return "library-random";
     case Caution::kUnfused: return "unfused";
     case Caution::kLibrary: return "library";
@@ -175,7 +176,7 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   if (last == CompileStage::kPasses) return compiled;
 
   compiled.schedule = default_schedule(compiled.graph, compiled.device);
-  if (options.caution <= Caution::kLibraryRandom)
+  if (options.caution <= Caution::kLibraryRandom && options.caution != Caution::kLibraryProducts)
     target.join_groups(compiled.graph, compiled.schedule, compiled.device);
   if (options.caution == Caution::kLibrary) compiled.schedule = library_schedule(compiled.schedule);
   lap("schedule");

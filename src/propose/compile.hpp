@@ -17,17 +17,19 @@ namespace kw {
 
 // How far the compiler trusts itself. When a candidate fails its verification the next level is tried.
 enum class Caution {
-  kNone,           // fused, as the scheduler thinks best
-  kExactProducts,  // the same, but what is multiplied in f32 is not rounded, as PyTorch's TF32 would
-  kNoGraphs,       // the same without a CUDA graph, as is everything below
-  kLibraryRandom,  // and all random numbers are the library's
-  kUnfused,        // one group per node
-  kLibrary,        // every node a library call
+  kNone,             // fused, as the scheduler thinks best
+  kExactProducts,    // the same, but what is multiplied in f32 is not rounded, as PyTorch's TF32 would
+  kLibraryProducts,  // products, convolutions, attention and recurrences are the library's, all else as before
+  kNoGraphs,         // as kExactProducts without a CUDA graph, as is everything below
+  kLibraryRandom,    // and all random numbers are the library's
+  kUnfused,          // one group per node
+  kLibrary,          // every node a library call
 };
-inline constexpr Caution kCautions[] = {Caution::kNone,          Caution::kExactProducts, Caution::kNoGraphs,
-                                        Caution::kLibraryRandom, Caution::kUnfused,       Caution::kLibrary};
-std::string name_of(Caution caution);  // "fused", "exact-products", "no-graphs", "library-random", "unfused",
-                                       // "library"
+inline constexpr Caution kCautions[] = {Caution::kNone,     Caution::kExactProducts, Caution::kLibraryProducts,
+                                        Caution::kNoGraphs, Caution::kLibraryRandom, Caution::kUnfused,
+                                        Caution::kLibrary};
+std::string name_of(Caution caution);  // "fused", "exact-products", "library-products", "no-graphs", "library-random",
+                                       // "unfused", "library"
 
 // Whether kernel_forward is captured into a CUDA graph.
 enum class GraphUse {

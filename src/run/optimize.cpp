@@ -218,14 +218,13 @@ class Optimisation {
 
   // From the boldest schedule to plain library calls, until one passes.
   void propose_until_verified(Archive& archive) {
-    std::string previous;
+    std::set<std::string> tried;
     for (const Caution caution : kCautions) {
       Report attempt = report_;
       std::optional<Compiled> made = try_compile_at(caution);
-      if (!made || made->source == previous) continue;  // more caution changed nothing
+      if (!made || !tried.insert(made->source).second) continue;  // more caution changed nothing
       Compiled& compiled = *made;
       if (target_.build_command().needs_compiler && !compiled.kernels.empty()) need_compiler();
-      previous = compiled.source;
       const std::string path = scratch_.write(file_.name + "_kw.py", compiled.source);
       double began = seconds_now();
       if (!compiled.kernels.empty()) {

@@ -78,7 +78,9 @@ PLANNED = [
     Planned("bf16_causal_uneven", operator(is_causal=True), heads(3, 8, 1021, 64), BF16, by_hand=BLOCKS),
     Planned("bf16_shared_keys", operator(enable_gqa=True, is_causal=True), SHARED, BF16, by_hand=BLOCKS),
     Planned("one_query", operator(), ONE_QUERY, parameters={"scheme": 0, "block_m": 1}),
-    Planned("prime_number_of_keys", operator(), ((1, 16, 1, 64), *heads(1, 16, 32771, 64)[1:]), parameters={"scheme": 0}),
+    Planned(
+        "prime_number_of_keys", operator(), ((1, 16, 1, 64), *heads(1, 16, 32771, 64)[1:]), parameters={"scheme": 0}
+    ),
     Planned("few_queries", operator(), ((2, 8, 8, 128), *heads(2, 8, 16384, 128)[1:]), parameters={"scheme": 0}),
     Planned(
         "one_query_for_shared_keys",

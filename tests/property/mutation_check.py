@@ -27,7 +27,7 @@ from random_mutations import Program, random_program
 from torch.utils import _pytree as pytree
 
 State = dict[str, torch.Tensor]
-CAUTIONS = ("fused", "exact-products", "library-random", "unfused", "library")
+CAUTIONS = ("fused", "exact-products", "library-products", "library-random", "unfused", "library")
 BATCH = 50  # programs whose kernels are compiled as one file
 ROUND = 20  # batches for a process
 

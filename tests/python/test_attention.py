@@ -126,7 +126,7 @@ def test_blocks_share_out_the_keys_of_few_queries(
     emitted = compile_for_gpu(Wrapped(operator(**options)), *(torch.empty(shape) for shape in shapes))
     (group,) = emitted["schedule"]["groups"]
     assert group["scheduler"] == "attention" and group["parameters"]["split_keys"] > 1
-    (batch, heads, queries, _), keys = shapes[0], shapes[1]
+    (_, heads, queries, _), keys = shapes[0], shapes[1]
     rows = queries * heads // keys[1]
     assert rows <= group["parameters"]["block_m"] < 2 * rows
     assert len(emitted["kernels"]) == 2
@@ -141,7 +141,9 @@ def test_blocks_end_behind_the_last_key_of_a_mask() -> None:
             Wrapped(case.function), *Case(name, case.function, LARGE[name], case.dtype, case.arrange).arguments()
         )
         assert emitted["schedule"]["groups"][0]["parameters"]["last_keys"] == 1
-        assert re.search(r"for key_start in tl.range\(0, tl.minimum\(tl.max\(last_keys_tile, axis=0\), ", emitted["source"])
+        assert re.search(
+            r"for key_start in tl.range\(0, tl.minimum\(tl.max\(last_keys_tile, axis=0\), ", emitted["source"]
+        )
     # A mask for every head is as large as what it leaves out.
     whole = [torch.empty(2, 4, 512, 64) for _ in range(3)] + [torch.empty(2, 4, 512, 512)]
     emitted = compile_for_gpu(Wrapped(operator()), *whole)

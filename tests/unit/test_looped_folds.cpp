@@ -196,8 +196,7 @@ TEST(LoopedFolds, StopWhereExponentsEnd) {
   memory["length"].wholes = {100, 1, 16, 33, 99};
   const kernel::Memory expected = kernel::evaluate(kernel, memory, {});
   const tile::Memory found = tile::interpret(program, memory, {}, tile::Arithmetic::kDouble);
-  for (size_t row = 0; row < 5; ++row)
-    EXPECT_NEAR(found.at("y").reals[row], expected.at("y").reals[row], 1e-9) << row;
+  for (size_t row = 0; row < 5; ++row) EXPECT_NEAR(found.at("y").reals[row], expected.at("y").reals[row], 1e-9) << row;
 }
 
 // Lanes meet as many points but for the last block's: one number counts for all.

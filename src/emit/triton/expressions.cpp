@@ -143,8 +143,8 @@ Text select_text(const Operation& operation, const std::vector<Text>& operands) 
   return {fmt::format("tl.where({}, {}, {})", operands[0].text, then, operands[2].text)};
 }
 
-// e^(scale · operand), as the hardware's power of two. Rounding the exponent is an error that grows with it, which
-// libdevice's function has not; it takes five times the instructions.
+// e^(scale · operand), as the hardware's power of two: of what would be a denormal, 0. Rounding the exponent is an
+// error that grows with it, which libdevice's function has not; it takes five times the instructions.
 Text short_exponential(const Text& operand, double scale) {
   return {fmt::format("tl.exp2({} * {})", wrap(operand, Binding::kMultiply), format_double(scale * M_LOG2E))};
 }
@@ -154,7 +154,9 @@ Text short_exponential(const Text& operand, double scale) {
 std::optional<Text> short_form(const Operation& operation, const Text& operand, std::vector<std::string>& helpers) {
   if (operation.exactness != Exactness::kApproximate || operation.dtype != DType::f32) return std::nullopt;
   switch (operation.op) {
-    case ScalarOp::kExp: return short_exponential(operand, 1.0);
+    // The same with denormals, in three instructions more: PyTorch's softmax has them, and what chooses the largest of
+    // it tells them apart.
+    case ScalarOp::kExp: return Text{fmt::format("tl.exp({})", operand.text)};
     case ScalarOp::kTanh: return helper("short_tanh", {operand}, operation.dtype, helpers);
     case ScalarOp::kErf: return helper("short_erf", {operand}, operation.dtype, helpers);
     case ScalarOp::kSigmoid:
