@@ -127,11 +127,15 @@ def in_one_group(graph: dict[str, Any], parameters: Schedule) -> dict[str, Any]:
 
 
 def planned(graph: dict[str, Any]) -> dict[str, Any]:
-    """As the planner has it where it takes all for the attention scheduler, otherwise by hand."""
+    """As the planner has it where the attention scheduler takes the products, otherwise by hand."""
     emitted = library.compile_graph(graph, "triton")
-    if [group["scheduler"] for group in emitted["schedule"]["groups"]] == ["attention"]:
+    if "attention" in [group["scheduler"] for group in emitted["schedule"]["groups"]]:
         return emitted
     return in_one_group(graph, DECODING_BY_HAND if is_decoding(graph) else BY_HAND)
+
+
+def blocks_of(emitted: dict[str, Any]) -> Schedule:
+    return next(one["parameters"] for one in emitted["schedule"]["groups"] if one["scheduler"] == "attention")
 
 
 def is_decoding(graph: dict[str, Any]) -> bool:
@@ -172,7 +176,7 @@ def fastest(row: Row, graph: dict[str, Any], arguments: list[Tensor], folder: Pa
 
     best: tuple[float, Any, Schedule] = (math.inf, None, {})
     refused = 0
-    own = planned(graph)["schedule"]["groups"][0]["parameters"]
+    own = blocks_of(planned(graph))
     swept = [own | one for one in SWEPT_DECODING] if is_decoding(graph) else SWEPT
     for parameters in [None, *swept]:
         try:
@@ -183,7 +187,7 @@ def fastest(row: Row, graph: dict[str, Any], arguments: list[Tensor], folder: Pa
             refused += 1
             print(f"  {parameters}: {str(error).splitlines()[0][:100]}", flush=True)
             continue
-        found = emitted["schedule"]["groups"][0]["parameters"]
+        found = blocks_of(emitted)
         print(f"  {time:.3f} ms: {found}", flush=True)
         best = min(best, (time, module, found), key=lambda one: one[0])
     print(f"  {row.name}: {len(swept) + 1 - refused} schedules timed, {refused} refused", flush=True)
@@ -202,7 +206,7 @@ def measure(row: Row, folder: Path, sweep: bool) -> str:
         ours, parameters = fastest(row, graph, arguments, folder)
     else:
         emitted = planned(graph)
-        ours, parameters = load(emitted, row.function, folder), emitted["schedule"]["groups"][0]["parameters"]
+        ours, parameters = load(emitted, row.function, folder), blocks_of(emitted)
     few = [one[:1] if one.dim() == 4 else one for one in arguments]
     exact = row.function(*(one.double() for one in few))
     times, errors_of = [], []

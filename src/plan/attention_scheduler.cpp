@@ -60,19 +60,24 @@ bool has_small_mask(const LoweredGroup& group) {
 }
 
 // Decoding: a step reads all keys for few queries, and is bound by memory. Blocks share out the keys until there are
-// several to a multiprocessor. In single precision products of so few rows are no work for tensor cores.
+// several to a multiprocessor. In single precision products of so few rows are no work for tensor cores; of several
+// rows they are bound by adding up along warps, so that blocks have few (docs/measurements/attention.md).
 Parameters defaults_of_few_queries(const LoweredGroup& group, const DeviceDescription& device) {
-  constexpr int64_t kElements = 8192, kBlocksOfUnit = 4, kLeastSteps = 4;
+  constexpr int64_t kElements = 8192, kBlocksOfUnit = 4, kLeastSteps = 4, kRows = 4;
   const Product &scores = *group.attention->scores->product, &values = *group.product;
-  const bool dot = values.right.dtype != DType::f32 || values.rows > kFewWithoutDot;
+  const bool dot = values.right.dtype != DType::f32 || values.rows > kFewWithoutDot, one = !dot && values.rows == 1;
   const int64_t widest = next_power_of_two(std::max(scores.depth, values.columns)),
-                queries = std::max(next_power_of_two(values.rows), dot ? kLeastBlock : 1),
-                keys = dot ? 64 : std::clamp<int64_t>(kElements / (queries * widest), 16, 64);
-  const int64_t wanted = ceil_divide(kBlocksOfUnit * device.units, values.batches());
+                queries = dot ? std::max(next_power_of_two(values.rows), kLeastBlock)
+                              : std::min(next_power_of_two(values.rows), kRows),
+                keys = dot   ? 64
+                       : one ? std::clamp<int64_t>(kElements / widest, kLeastBlock, 64)
+                             : kLeastBlock;
+  const int64_t blocks = values.batches() * ceil_divide(values.rows, queries),
+                wanted = ceil_divide(kBlocksOfUnit * device.units, blocks);
   return {{"block_m", queries},
           {"block_n", keys},
           {"stages", 3},
-          {"num_warps", !dot && queries > 2 ? 8 : 4},
+          {"num_warps", dot || one ? 4 : 2},
           {"bulk", dot ? 1 : 0},
           {"last_keys", has_small_mask(group) ? 1 : 0},
           {"split_keys", parts_of(group, keys, std::min({wanted, values.depth / (kLeastSteps * keys), kMostParts}))},

@@ -83,12 +83,16 @@ def as_tuple(results: Any) -> tuple[Tensor, ...]:
 
 
 def assert_within_contract(actual: Any, eager: Any, exact: Any, layouts: bool = True) -> None:
-    """Strides (`layouts`) are eager's, and errors at most twice eager's and a few units of the result's type
+    """Strides (`layouts`) of dimensions longer than 1 are eager's, and errors at most twice eager's and a few units of the result's type
     (docs/contract.md).
     """
     for ours, theirs, right in zip(as_tuple(actual), as_tuple(eager), as_tuple(exact), strict=True):
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
-        assert not layouts or ours.stride() == theirs.stride()
+        assert not layouts or not any(
+            mine != eagers
+            for size, mine, eagers in zip(ours.shape, ours.stride(), theirs.stride(), strict=True)
+            if size > 1
+        )
         figures = metrics.compare(ours, theirs, right, by_size=False)
         assert figures.compared > right.numel() // 2 and figures.nonfinite_mismatches == 0
         single, unit = torch.finfo(torch.float32).eps, torch.finfo(ours.dtype).eps
