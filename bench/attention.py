@@ -60,7 +60,7 @@ def grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def up_to_a_length(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor) -> Tensor:
     """Keys are padded: of each batch a part of them counts."""
-    mask = torch.arange(k.shape[-2], device=k.device) < (lengths.abs() % 1.0 * k.shape[-2])[:, None, None, None]
+    mask = torch.arange(k.shape[-2], device=k.device) < lengths.abs() % 1.0 * k.shape[-2]
     return F.scaled_dot_product_attention(q, k, v, mask)
 
 
@@ -95,7 +95,7 @@ ROWS = [
     Row("bf16, heads of 64", F.scaled_dot_product_attention, LONG, torch.bfloat16),
     Row("bf16, heads of 128", F.scaled_dot_product_attention, WIDE, torch.bfloat16),
     Row("bf16 causal, heads of 64", causal, LONG, torch.bfloat16),
-    Row("fp32 padded keys, heads of 64", up_to_a_length, (*heads(16, 16, 1024, 64), (16,))),
+    Row("fp32 padded keys, heads of 64", up_to_a_length, (*heads(16, 16, 1024, 64), (16, 1, 1, 1))),
     Row("decoding, fp32, 32768 keys", F.scaled_dot_product_attention, decoding(1, 32, 32, 32768)),
     Row("decoding, fp32, 16 × 4096 keys", F.scaled_dot_product_attention, decoding(16, 16, 16, 4096)),
     Row("decoding, fp32, shared keys", grouped, decoding(4, 32, 8, 8192)),

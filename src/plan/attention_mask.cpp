@@ -43,6 +43,13 @@ std::optional<MaskedScores> masked_scores(const Attention& attention) {
   return std::nullopt;
 }
 
+bool is_masked_by_places(const Attention& attention) {
+  if (attention.is_causal) return true;
+  const auto masked = masked_scores(attention);
+  if (!masked) return false;
+  return !made_with(attention.scores->kernel, is_load)[masked->condition];
+}
+
 int64_t conditions_of_mask(const LoweredGroup& group) {
   const Attention& attention = *group.attention;
   const Product& scores = *attention.scores->product;

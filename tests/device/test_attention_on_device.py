@@ -86,7 +86,7 @@ PLANNED = [
         "one_query_for_shared_keys",
         operator(enable_gqa=True),
         ((4, 32, 1, 128), *heads(4, 8, 8192, 128)[1:]),
-        parameters={"scheme": 0, "block_m": 4},
+        parameters={"scheme": 0, "block_m": 2},
     ),
     Planned(
         "bf16_one_query_in_parts",

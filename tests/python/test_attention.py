@@ -128,7 +128,7 @@ def test_blocks_share_out_the_keys_of_few_queries(
     assert group["scheduler"] == "attention" and group["parameters"]["split_keys"] > 1
     (_, heads, queries, _), keys = shapes[0], shapes[1]
     rows = queries * heads // keys[1]
-    assert group["parameters"]["block_m"] == min(rows, 4)
+    assert group["parameters"]["block_m"] == min(rows, 2)
     assert len(emitted["kernels"]) == 2
     for code in machine_code(emitted, tmp_path).values():
         assert compile_only._resources(code)["spills"] in (0, None)
@@ -211,10 +211,10 @@ def test_keys_outside_of_a_window_are_not_visited(name: str, tmp_path: Path) -> 
     case = next(one for one in CASES if one.name == name)
     emitted = compile_for_gpu(Wrapped(case.function), *(torch.empty(1, 8, 2048, 64) for _ in range(3)))
     assert [group["scheduler"] for group in emitted["schedule"]["groups"]] == ["attention"]
-    walks = re.findall(r"for key_start in tl.range\((.*), (.*), 64, num_stages", emitted["source"])
+    walks = re.findall(r"for key_start in tl.range\((.*), (.*), 32, num_stages", emitted["source"])
     assert len(walks) == 1
     begin, end = walks[0]
     for query_block in range(32):
-        visited = range(eval(begin, {"query_block": query_block}), eval(end, {"query_block": query_block}), 64)
-        assert list(visited) == list(range(64 * max(query_block - 1, 0), 64 * query_block + 64, 64))
+        visited = range(eval(begin, {"query_block": query_block}), eval(end, {"query_block": query_block}), 32)
+        assert list(visited) == list(range(max(64 * query_block - 32, 0), 64 * query_block + 64, 32))
     machine_code(emitted, tmp_path)
