@@ -37,9 +37,10 @@ _NUMBERS = {
 
 def known_names() -> list[str]:
     """The operators of the planner's registry, by their base names."""
-    text = _REGISTRY.read_text().partition("kPlanned[]")[2].partition("}  // namespace")[0]
-    words = " ".join(re.findall(r'"([^"]*)"', text)).split()
-    return sorted({word.partition(".")[0] for word in words})
+    rows, _, families = _REGISTRY.read_text().partition("kPlanned[]")[2].partition("struct Family")
+    names = re.findall(r'^    \{"([^"]*)"', rows, re.MULTILINE)
+    names += " ".join(re.findall(r'"([^"]*)"', families.partition("}  // namespace")[0])).split()
+    return sorted({name.partition(".")[0] for name in names})
 
 
 class Schemas:
@@ -72,7 +73,7 @@ class Schemas:
 
             def draw(seed: int, shape: tuple[int, ...] = shape) -> tuple[tuple[Any, ...], dict[str, Any]]:
                 seed_all(seed)
-                return _laid_out(_arguments(op, shape, getattr(torch, dtype)), form), {}
+                return _laid_out(arguments_of(op, shape, getattr(torch, dtype)), form), {}
 
             try:
                 op(*draw(0)[0])
@@ -82,7 +83,7 @@ class Schemas:
         raise NoProblem("eager takes no guess at its arguments")
 
 
-def _arguments(op: Any, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Any, ...]:
+def arguments_of(op: Any, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Any, ...]:
     """The schema's positional arguments without those that have defaults; keywords are left at theirs."""
     given = [
         argument for argument in op._schema.arguments if not argument.has_default_value() and not argument.kwarg_only

@@ -1,7 +1,6 @@
 #include "ir/infer.hpp"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "ir/op_registry.hpp"
 #include "ir/promote.hpp"
@@ -10,43 +9,10 @@
 namespace kw {
 namespace {
 
-// How the element type of a pointwise result follows from its arguments.
-enum class DTypeRule {
-  kPromote,   // result_type of self, other and the bounds
-  kFloating,  // the same, where that is floating; otherwise the default dtype
-  kBool,
-  kFirst,  // that of the first operand
-};
-
-const std::unordered_map<std::string_view, DTypeRule>& pointwise_rules() {
-  using enum DTypeRule;
-  static const auto rules = [] {
-    std::unordered_map<std::string_view, DTypeRule> rules;
-    const auto add = [&](DTypeRule rule, std::initializer_list<std::string_view> names) {
-      for (const auto name : names) rules.emplace(name, rule);
-    };
-    add(kPromote,
-        {"add",        "sub",         "mul",   "rsub",      "maximum",      "minimum",   "max",  "min",
-         "fmax",       "fmin",        "clamp", "clamp_min", "clamp_max",    "remainder", "fmod", "bitwise_and",
-         "bitwise_or", "bitwise_xor", "pow",   "where",     "floor_divide", "addcmul"});
-    add(kFloating, {"exp",   "exp2", "expm1", "log",     "log2",       "log10", "log1p", "sqrt",   "rsqrt", "sin",
-                    "cos",   "tan",  "asin",  "acos",    "atan",       "sinh",  "cosh",  "tanh",   "asinh", "acosh",
-                    "atanh", "erf",  "erfc",  "sigmoid", "reciprocal", "xlogy", "atan2", "addcdiv"});
-    add(kBool, {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "logical_and", "logical_or",
-                "logical_xor", "logical_not"});
-    add(kFirst, {"neg",         "abs",    "relu",        "relu6", "hardtanh",    "leaky_relu",     "gelu",
-                 "silu",        "mish",   "softplus",    "elu",   "hardsigmoid", "hardswish",      "floor",
-                 "ceil",        "trunc",  "round",       "sign",  "clone",       "contiguous",     "masked_fill",
-                 "bitwise_not", "square", "log_sigmoid", "fill",  "copy",        "lift_fresh_copy"});
-    return rules;
-  }();
-  return rules;
-}
-
 struct Inferrer {
   const Graph& graph;
   const Node& node;
-  std::string_view name = base_name(node.op);
+  const OpInfo& info = op_info(node.op);
   Inference out = {};
 
   const TensorType* operand(std::string_view argument) const {
@@ -83,42 +49,41 @@ struct Inferrer {
 
   // --- Pointwise ---
 
+  std::optional<DType> promoted() const {
+    return result_type(graph, node, {"self", "other", "min", "max", "exponent", "tensor1", "tensor2"});
+  }
+
   std::optional<DType> pointwise_dtype() const {
-    if (name == "abs" && !is_floating(first()->dtype) && !is_integral(first()->dtype))
-      return std::nullopt;  // of complex numbers it is real
-    if (name == "_to_copy" || name == "to")
-      return gives_dtype() ? dtype_argument() : name == "_to_copy" ? std::optional(first()->dtype) : std::nullopt;
-    const auto promoted = [&] {
-      return result_type(graph, node, {"self", "other", "min", "max", "exponent", "tensor1", "tensor2"});
-    };
+    const DType own = first()->dtype;
     const auto floating = [&]() -> std::optional<DType> {
       const auto dtype = promoted();
       return dtype && !is_integral(*dtype) && *dtype != DType::b1 ? dtype : std::nullopt;
     };
-    if (name == "div")
-      return node.find("rounding_mode") && !node.text("rounding_mode").empty() ? promoted() : floating();
-    const auto rule = pointwise_rules().find(name);
-    if (rule == pointwise_rules().end()) return std::nullopt;
-    switch (rule->second) {
-      case DTypeRule::kPromote: return promoted();
-      case DTypeRule::kFloating: return floating();
-      case DTypeRule::kBool: return DType::b1;
-      case DTypeRule::kFirst: return first()->dtype;
+    switch (info.rule) {
+      case OpRule::kPromote:
+      case OpRule::kPower: return promoted();
+      case OpRule::kSquare: return own == DType::b1 ? DType::i64 : own;
+      case OpRule::kFloating: return floating();
+      case OpRule::kQuotient: return node.text("rounding_mode").empty() ? floating() : promoted();
+      case OpRule::kCompare:
+      case OpRule::kLogical: return DType::b1;
+      case OpRule::kMagnitude: return is_floating(own) || is_integral(own) ? std::optional(own) : std::nullopt;
+      case OpRule::kCast:
+        return gives_dtype() ? dtype_argument() : operand("other") ? operand("other")->dtype : std::optional(own);
+      default: return own;
     }
-    return std::nullopt;
   }
 
-  void pointwise() {
+  // A result of the first operand's shape, or of all operands' common one.
+  void pointwise(bool broadcasts) {
     if (!first()) return;
-    const bool keeps_first = name == "copy" || name == "fill" || name == "type_as";
-    if (keeps_first) return result(first()->shape, pointwise_dtype());
-    if (!pointwise_rules().contains(name) && name != "_to_copy" && name != "div") return;
     Shape shape = first()->shape;
-    for_each_operand(node, [&](ValueId id) {
-      const auto common = broadcast(shape, graph.type(id).shape);
-      if (common) shape = *common;
-      else contradict(shape, " does not broadcast with ", graph.type(id).shape);
-    });
+    if (broadcasts)
+      for_each_operand(node, [&](ValueId id) {
+        const auto common = broadcast(shape, graph.type(id).shape);
+        if (common) shape = *common;
+        else contradict(shape, " does not broadcast with ", graph.type(id).shape);
+      });
     result(shape, pointwise_dtype());
   }
 
@@ -146,27 +111,29 @@ struct Inferrer {
   void reduction() {
     const TensorType* self = operand("self");
     const bool is_complex = self && (self->dtype == DType::c64 || self->dtype == DType::c128);
-    const bool keeps_all = (name == "any" || name == "all") && node.find("dim") && node.integers("dim").empty() &&
+    const bool is_any = info.rule == OpRule::kAny || info.rule == OpRule::kAll;
+    const bool keeps_all = is_any && node.find("dim") && node.integers("dim").empty() &&
                            !std::holds_alternative<None>(*node.find("dim"));
     if (!self || is_complex || keeps_all) return;  // norms of complex numbers are real; any(dim=[]) folds nothing
     const auto shape = reduced(self->shape, node.integers("dim"), node.boolean("keepdim", false));
-    const auto widened = is_integral(self->dtype) || self->dtype == DType::b1 ? DType::i64 : self->dtype;
-    if (name == "sum" || name == "prod") return result(shape, gives_dtype() ? dtype_argument() : widened);
-    if (name == "mean" || name == "linalg_vector_norm")
-      return result(shape, gives_dtype() ? dtype_argument() : std::optional(self->dtype));
-    if (name == "amax" || name == "amin") return result(shape, self->dtype);
-    if (name == "argmax" || name == "argmin") return result(shape, DType::i64);
-    if (name == "any" || name == "all") return result(shape, self->dtype == DType::u8 ? DType::u8 : DType::b1);
-    if (name == "var" || name == "std") return result(shape, self->dtype);
-    if (name == "logsumexp") return result(shape, is_floating(self->dtype) ? std::optional(self->dtype) : std::nullopt);
-    if ((name == "max" || name == "min") && node.find("dim")) {
-      result(shape, self->dtype);
-      return result(shape, DType::i64);
-    }
-    if (name == "max" || name == "min") return result(shape, self->dtype);
-    if (name == "var_mean" || name == "std_mean") {
-      result(shape, self->dtype);
-      return result(shape, self->dtype);
+    const DType own = self->dtype, widened = is_integral(own) || own == DType::b1 ? DType::i64 : own;
+    switch (info.rule) {
+      case OpRule::kSum:
+      case OpRule::kProd: return result(shape, gives_dtype() ? dtype_argument() : widened);
+      case OpRule::kMean:
+      case OpRule::kNorm: return result(shape, gives_dtype() ? dtype_argument() : own);
+      case OpRule::kArgMax:
+      case OpRule::kArgMin:
+      case OpRule::kCountNonzero: return result(shape, DType::i64);
+      case OpRule::kAny:
+      case OpRule::kAll: return result(shape, own == DType::u8 ? DType::u8 : DType::b1);
+      case OpRule::kLogSumExp: return result(shape, is_floating(own) ? std::optional(own) : std::nullopt);
+      case OpRule::kMaxAt:
+      case OpRule::kMinAt: result(shape, own); return result(shape, DType::i64);
+      case OpRule::kMinMax:
+      case OpRule::kVarMean:
+      case OpRule::kStdMean: result(shape, own); return result(shape, own);
+      default: return result(shape, own);
     }
   }
 
@@ -182,12 +149,12 @@ struct Inferrer {
     result(shape, node.find("out_dtype") ? std::nullopt : std::optional(left->dtype));
   }
 
-  void contraction() {
-    if (name == "mm") return product_of(operand("self"), operand("mat2"), 2);
-    if (name == "bmm") return product_of(operand("self"), operand("mat2"), 3);
-    if (name == "addmm") return product_of(operand("mat1"), operand("mat2"), 2);
-    if (name == "baddbmm") return product_of(operand("batch1"), operand("batch2"), 3);
-    if (name != "linear") return;
+  void product(int64_t rank) {
+    for (const auto& [left, right] : {std::pair("mat1", "mat2"), {"batch1", "batch2"}, {"self", "mat2"}})
+      if (operand(left)) return product_of(operand(left), operand(right), rank);
+  }
+
+  void affine() {
     const TensorType *input = operand("input"), *weight = operand("weight");
     if (!input || !weight || input->shape.empty() || weight->rank() > 2 || weight->shape.empty()) return;
     if (input->shape.back() != weight->shape.back())
@@ -206,7 +173,7 @@ struct Inferrer {
     const bool batched = input->rank() == axes + 2;
     if (!batched && input->rank() != axes + 1)
       return contradict(input->shape, " cannot be convolved with ", weight->shape);
-    const bool transposed = name.find("transpose") != std::string_view::npos || node.boolean("transposed", false);
+    const bool transposed = info.name.find("transpose") != std::string_view::npos || node.boolean("transposed", false);
     const int64_t groups = node.integer("groups", 1);
     if (groups < 1 || !node.text("padding").empty()) return;  // "same" and "valid" stay without a rule
     const int64_t channels = input->shape[batched ? 1 : 0];
@@ -234,21 +201,18 @@ struct Inferrer {
 
   // --- The rest ---
 
-  void data_movement() {
+  void padded() {
     const TensorType* self = operand("self");
-    if (name == "flip" || name == "roll" || name == "tril" || name == "triu") {
-      if (self) result(self->shape, self->dtype);
-      return;
-    }
-    if (name == "constant_pad_nd" && self) {
-      Shape shape = self->shape;
-      const IntList pad = node.integers("pad");
-      if (pad.size() % 2 || pad.size() / 2 > shape.size()) return;
-      for (size_t i = 0; i < pad.size() / 2; ++i) shape[shape.size() - 1 - i] += pad[2 * i] + pad[2 * i + 1];
-      return result(shape, self->dtype);
-    }
+    const IntList pad = node.integers("pad");
+    if (!self || pad.size() % 2 || pad.size() / 2 > self->shape.size()) return;
+    Shape shape = self->shape;
+    for (size_t i = 0; i < pad.size() / 2; ++i) shape[shape.size() - 1 - i] += pad[2 * i] + pad[2 * i + 1];
+    result(shape, self->dtype);
+  }
+
+  void joined() {
     const Argument* tensors = node.find("tensors");
-    if (name != "cat" || !tensors || !std::holds_alternative<ValueList>(*tensors)) return;
+    if (!tensors || !std::holds_alternative<ValueList>(*tensors)) return;
     std::optional<Shape> joined;
     for (const ValueId id : std::get<ValueList>(*tensors).ids) {
       const Shape& shape = graph.type(id).shape;
@@ -275,30 +239,52 @@ struct Inferrer {
     if (const TensorType* self = first()) result(self->shape, gives_dtype() ? dtype_argument() : std::nullopt);
   }
 
-  Inference run() {
-    switch (class_of(node.op)) {
-      case OpClass::kPointwise: pointwise(); break;
-      case OpClass::kReduction: reduction(); break;
-      case OpClass::kView: view(); break;
-      case OpClass::kContraction: contraction(); break;
-      case OpClass::kConvolution: convolution(); break;
-      case OpClass::kDataMovement: data_movement(); break;
-      case OpClass::kScan:
-        if (name != "cummax" && name != "cummin" && name != "cumulative_trapezoid") like_first();
-        break;
-      case OpClass::kNormalisation:
-        if (name.ends_with("softmax") || name == "layer_norm" || name == "group_norm" || name == "batch_norm" ||
-            name == "instance_norm")
-          like_first();
-        break;
-      case OpClass::kFactory:
-        if (name == "full" || name == "zeros" || name == "ones") result(node.integers("size"), dtype_argument());
-        if (name == "scalar_tensor") result(Shape{}, dtype_argument());
-        if (name == "full_like" || name == "zeros_like" || name == "ones_like")
-          result(first()->shape, gives_dtype() ? dtype_argument() : std::optional(first()->dtype));
-        break;
-      default: break;
+  void pair_loss() {
+    const TensorType *self = operand("self"), *target = operand("target");
+    if (!self || !target) return;
+    result(node.integer("reduction", 1) == 0 ? broadcast(self->shape, target->shape) : Shape{}, std::nullopt);
+  }
+
+  void factory() {
+    const TensorType* self = operand("self");
+    if (!self && !node.find("size")) return;
+    result(node.find("size") ? node.integers("size") : self->shape,
+           gives_dtype() || !self ? dtype_argument() : std::optional(self->dtype));
+  }
+
+  void scan() {
+    if (info.rule != OpRule::kMaxAt && info.rule != OpRule::kMinAt) like_first();
+  }
+
+  void by_rule() {
+    if (broadcasts_operands(info.rule)) return pointwise(true);
+    if (folds_axes(info.rule)) return info.op_class == OpClass::kScan ? scan() : reduction();
+    if (normalises(info.rule)) return like_first();
+    switch (info.rule) {
+      case OpRule::kCast:
+      case OpRule::kKeep:
+      case OpRule::kPerChannel:
+      case OpRule::kSame:
+      case OpRule::kFlip:
+      case OpRule::kRoll: return pointwise(false);
+      case OpRule::kPad: return padded();
+      case OpRule::kCat: return joined();
+      case OpRule::kPairLoss: return pair_loss();
+      case OpRule::kZeros:
+      case OpRule::kOnes:
+      case OpRule::kFull: return factory();
+      case OpRule::kScalarTensor: return result(Shape{}, dtype_argument());
+      case OpRule::kProduct: return product(2);
+      case OpRule::kBatchedProduct: return product(3);
+      case OpRule::kAffine: return affine();
+      default: return;
     }
+  }
+
+  Inference run() {
+    if (info.op_class == OpClass::kConvolution) convolution();
+    else if (info.op_class == OpClass::kView) view();
+    else by_rule();
     return std::move(out);
   }
 };

@@ -194,56 +194,52 @@ std::optional<Shape> view_strides(const TensorType& type, const Shape& shape) {
 }
 
 std::optional<TensorType> infer_view(const Graph& graph, const Node& node) {
-  const std::string_view name = base_name(node.op);
   ValueId operand = node.value("self");
   if (operand == kNoValue) operand = node.value("input");
   if (operand == kNoValue) return std::nullopt;
   const TensorType& self = graph.type(operand);
   const int64_t rank = self.rank();
-  if ((name == "view" && !node.find("dtype")) || name == "reshape" || name == "_unsafe_view") {
-    const IntList size = node.integers("size");
-    return viewed(self, node.find("shape") ? node.integers("shape") : size);
+  switch (rule_of(node)) {
+    case OpRule::kSame: return self;
+    case OpRule::kReshape:
+      if (node.find("dtype")) return std::nullopt;  // the bits of another type
+      return viewed(self, node.integers(node.find("shape") ? "shape" : "size"));
+    case OpRule::kFlatten: return flattened(self, node.integer("start_dim", 0), node.integer("end_dim", -1));
+    case OpRule::kUnflatten: return unflattened(self, node.integer("dim", 0), node.integers("sizes"));
+    case OpRule::kSqueeze: return squeezed(self, node);
+    case OpRule::kUnsqueeze: return unsqueezed(self, node.integer("dim", 0));
+    case OpRule::kExpand: return expanded(self, node.integers("size"));
+    case OpRule::kPermute: return permuted(self, node.integers("dims"));
+    case OpRule::kTranspose:
+      return node.find("axis0") ? swapped(self, node.integer("axis0", 0), node.integer("axis1", 0))
+                                : swapped(self, node.integer("dim0", 0), node.integer("dim1", 0));
+    case OpRule::kMatrixTranspose: return rank < 2 ? std::nullopt : swapped(self, rank - 2, rank - 1);
+    case OpRule::kReverseAxes: {
+      IntList axes(rank);
+      for (int64_t axis = 0; axis < rank; ++axis) axes[axis] = rank - 1 - axis;
+      return permuted(self, axes);
+    }
+    case OpRule::kSelect:
+      return node.find("index") ? selected(self, node.integer("dim", 0), node.integer("index", 0)) : std::nullopt;
+    case OpRule::kSlice:
+      return sliced(self, node.integer("dim", 0), node.integer("start", 0), node.integer("end", INT64_MAX),
+                    node.integer("step", 1));
+    case OpRule::kNarrow: {
+      const auto axis = normalise_axis(node.integer("dim", 0), rank);
+      if (!node.find("length") || node.value("start") != kNoValue || !axis || self.shape.empty()) return std::nullopt;
+      int64_t start = node.integer("start", 0);
+      if (start < 0) start += self.shape[*axis];
+      return sliced(self, *axis, start, start + node.integer("length", 0), 1);
+    }
+    case OpRule::kDiagonal:
+      return diagonal(self, node.integer("offset", 0), node.integer("dim1", 0), node.integer("dim2", 1));
+    case OpRule::kUnfold:
+      return unfolded(self, node.integer("dimension", 0), node.integer("size", 1), node.integer("step", 1));
+    case OpRule::kAsStrided:
+      return TensorType{self.dtype, node.integers("size"), node.integers("stride"),
+                        node.integer("storage_offset", self.offset), self.device};
+    default: return std::nullopt;
   }
-  if (name == "permute") return permuted(self, node.integers("dims"));
-  if (name == "transpose" || name == "swapaxes" || name == "swapdims")
-    return node.find("axis0") ? swapped(self, node.integer("axis0", 0), node.integer("axis1", 0))
-                              : swapped(self, node.integer("dim0", 0), node.integer("dim1", 0));
-  if (name == "t") return rank < 2 ? self : swapped(self, 0, 1);
-  if (name == "mT" || name == "matrix_H" || name == "adjoint")
-    return rank < 2 ? std::nullopt : swapped(self, rank - 2, rank - 1);
-  if (name == "numpy_T") {
-    IntList axes(rank);
-    for (int64_t axis = 0; axis < rank; ++axis) axes[axis] = rank - 1 - axis;
-    return permuted(self, axes);
-  }
-  if (name == "expand" || name == "broadcast_to") return expanded(self, node.integers("size"));
-  if (name == "squeeze") return squeezed(self, node);
-  if (name == "unsqueeze") return unsqueezed(self, node.integer("dim", 0));
-  if (name == "select" && node.find("index")) return selected(self, node.integer("dim", 0), node.integer("index", 0));
-  if (name == "slice")
-    return sliced(self, node.integer("dim", 0), node.integer("start", 0), node.integer("end", INT64_MAX),
-                  node.integer("step", 1));
-  if (name == "narrow" && node.find("length") && node.value("start") == kNoValue) {
-    const auto axis = normalise_axis(node.integer("dim", 0), rank);
-    if (!axis || self.shape.empty()) return std::nullopt;
-    int64_t start = node.integer("start", 0);
-    if (start < 0) start += self.shape[*axis];
-    return sliced(self, *axis, start, start + node.integer("length", 0), 1);
-  }
-  if (name == "diagonal" || name == "linalg_diagonal") {
-    const bool linalg = name == "linalg_diagonal";
-    return diagonal(self, node.integer("offset", 0), node.integer("dim1", linalg ? -2 : 0),
-                    node.integer("dim2", linalg ? -1 : 1));
-  }
-  if (name == "unfold")
-    return unfolded(self, node.integer("dimension", 0), node.integer("size", 1), node.integer("step", 1));
-  if (name == "flatten") return flattened(self, node.integer("start_dim", 0), node.integer("end_dim", -1));
-  if (name == "unflatten") return unflattened(self, node.integer("dim", 0), node.integers("sizes"));
-  if (name == "alias" || name == "detach") return self;
-  if (name == "as_strided")
-    return TensorType{self.dtype, node.integers("size"), node.integers("stride"),
-                      node.integer("storage_offset", self.offset), self.device};
-  return std::nullopt;
 }
 
 }  // namespace kw

@@ -1,8 +1,9 @@
 #include "ir/memory.hpp"
 
 #include <string_view>
-#include <unordered_set>
 #include <utility>
+
+#include "ir/op_registry.hpp"
 
 namespace kw {
 
@@ -47,12 +48,6 @@ std::set<ValueId> written_inputs(const Graph& graph) {
   return written;
 }
 
-bool may_be_its_operand(const Node& node) {
-  static const std::unordered_set<std::string_view> kSuch = {"to",      "type_as", "dropout",    "contiguous",
-                                                             "reshape", "flatten", "reshape_as", "unflatten"};
-  const std::string_view op = node.op;
-  const size_t first = op.find('.') + 1;
-  return kSuch.contains(op.substr(first, op.find('.', first) - first));
-}
+bool may_be_its_operand(const Node& node) { return op_info(node.op).flags & kMayAlias; }
 
 }  // namespace kw

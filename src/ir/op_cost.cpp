@@ -113,19 +113,9 @@ double pooling_flops(const Graph& graph, const Node& node) {
   const IntList kernel = node.integers("kernel_size");
   for (const int64_t size : kernel) window *= static_cast<double>(size);
   if (kernel.empty()) return largest_operand(graph, node);
-  if (kernel.size() == 1) {
-    const std::string_view name = base_name(node.op);
-    const int axes = name.find("3d") != std::string_view::npos ? 3 : name.find("2d") != std::string_view::npos ? 2 : 1;
-    for (int axis = 1; axis < axes; ++axis) window *= static_cast<double>(kernel.front());
-  }
+  if (kernel.size() == 1)
+    for (int axis = 1; axis < spatial_axes(op_info(node.op)); ++axis) window *= static_cast<double>(kernel.front());
   return window * result_elements(graph, node);
-}
-
-// Gathering reads of its table no more than it writes.
-bool reads_part_of_first(const Node& node) {
-  const std::string_view name = base_name(node.op);
-  return name == "gather" || name == "index" || name == "index_select" || name == "embedding" || name == "take" ||
-         name == "take_along_dim" || name == "_unsafe_index";
 }
 
 }  // namespace
@@ -153,8 +143,8 @@ double flops(const Graph& graph, const Node& node) {
 }
 
 double bytes_moved(const Graph& graph, const Node& node) {
-  const OpClass op_class = class_of(node.op);
-  if (op_class == OpClass::kView) return 0.0;
+  const OpInfo& info = op_info(node.op);
+  if (info.op_class == OpClass::kView) return 0.0;
   double written = 0.0;
   for (const ValueId id : node.results)
     if (id != kNoValue) written += static_cast<double>(graph.type(id).bytes());
@@ -170,7 +160,7 @@ double bytes_moved(const Graph& graph, const Node& node) {
   for_each_operand(node, [&](ValueId id) {
     if (std::find(seen.begin(), seen.end(), id) != seen.end()) return;
     if (seen.size() < 64) seen.push_back(id);
-    const bool gathers = op_class == OpClass::kDataMovement && reads_part_of_first(node) && id == first_operand(node);
+    const bool gathers = is_from_table(info.rule) && id == first_operand(node);  // no more than it writes
     read += gathers ? std::min(footprint(graph.type(id)), written) : footprint(graph.type(id));
   });
   return read + written;

@@ -29,7 +29,7 @@ std::string_view base_name(std::string_view op) {
 std::string_view base_name(const Node& node) { return base_name(std::string_view(node.op)); }
 
 const OpInfo& op_info(std::string_view op) {
-  static constexpr OpInfo kUnknown{"", OpClass::kOther, false, 1};
+  static constexpr OpInfo kUnknown{.flags = kImpure};
   const auto& rows = rows_by_name();
   if (const auto row = rows.find(without_namespace(op)); row != rows.end()) return *row->second;
   const auto row = rows.find(base_name(op));
@@ -37,6 +37,13 @@ const OpInfo& op_info(std::string_view op) {
 }
 
 OpClass class_of(std::string_view op) { return op_info(op).op_class; }
+
+OpRule rule_of(const Node& node) { return op_info(node.op).rule; }
+
+int spatial_axes(const OpInfo& info) {
+  const size_t digit = info.name.find_first_of("123");
+  return digit == std::string_view::npos || info.name.substr(digit + 1, 1) != "d" ? 0 : info.name[digit] - '0';
+}
 
 std::string_view name_of(OpClass op_class) {
   constexpr std::string_view names[] = {"pointwise",   "reduction",   "normalisation", "view",      "data movement",
@@ -59,7 +66,7 @@ bool is_pure(const Node& node) {
   // Attention and recurrent layers drop out inside.
   if (info.op_class == OpClass::kAttention) return node.number("dropout_p", 0.0) == 0.0;
   if (info.op_class == OpClass::kRecurrent) return node.number("dropout", 0.0) == 0.0 || !node.boolean("train", false);
-  return info.pure;
+  return info.pure();
 }
 
 }  // namespace kw

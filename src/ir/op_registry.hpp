@@ -1,5 +1,5 @@
-// What is known of each operator: its class, whether it is pure, how much work a node of it does, what the planner can
-// make of it. One table, in op_rows.cpp.
+// What is known of each operator: its class, its cost, the rule that its results follow, its formula where it works
+// element by element, what the planner can make of it. One table, in op_rows.cpp.
 #pragma once
 
 #include <string>
@@ -40,21 +40,169 @@ enum class Lowering {
   kScatter,         // writes where indices say
 };
 
+// How an operator's results follow from its arguments. `infer` reads it for their shapes and types, the planner for the
+// operand's element behind a result's (plan/pull.cpp) and for what is folded (plan/reductions.cpp). Operators that
+// differ only in name share one.
+enum class OpRule {
+  kNoRule,
+  // Pointwise, of operands that broadcast. The result's type is
+  kPromote,     // PyTorch's result_type
+  kPower,       // the same
+  kSquare,      // the same, with 2
+  kFloating,    // the same where that is floating, otherwise the default type
+  kQuotient,    // the first with a rounding mode, the second without
+  kCompare,     // b1, of operands in their common type
+  kLogical,     // b1, of truth values
+  kFirst,       // the first operand's
+  kRound,       // the same
+  kMagnitude,   // the first operand's; of complex numbers it is real
+  kCast,        // an argument, or another tensor's
+  kKeep,        // the first operand's, and so is the shape
+  kPerChannel,  // likewise; a vector has a number for each channel
+  // Views and copies: a result's element is an operand's, and the arguments say which
+  kSame,
+  kReshape,
+  kReshapeAs,
+  kFlatten,
+  kUnflatten,
+  kSqueeze,
+  kUnsqueeze,
+  kExpand,
+  kExpandAs,
+  kPermute,
+  kTranspose,
+  kReverseAxes,
+  kMatrixTranspose,
+  kSlice,
+  kNarrow,
+  kSelect,
+  kSplit,
+  kUnbind,
+  kMoveAxes,
+  kDiagonal,
+  kUnfold,
+  kAsStrided,
+  kCat,
+  kStack,
+  kPad,
+  kDiagEmbed,
+  kFlip,
+  kRepeat,
+  kIm2col,
+  kSliceScatter,
+  kSelectScatter,
+  // and of these an index, or arithmetic on the place, looks it up
+  kEmbedding,
+  kIndexSelect,
+  kGather,
+  kIndex,
+  kTake,
+  kReflect,
+  kReplicate,
+  kWrapAround,
+  kRoll,
+  kNearest,
+  kNearestExact,
+  kLinear,
+  kCubic,
+  // Folds and scans
+  kSum,
+  kMean,
+  kProd,
+  kMax,
+  kMin,
+  kMaxAt,  // and where it stands
+  kMinAt,
+  kMinMax,
+  kArgMax,
+  kArgMin,
+  kAny,
+  kAll,
+  kVar,
+  kStd,
+  kVarMean,
+  kStdMean,
+  kNorm,
+  kLogSumExp,
+  kCountNonzero,
+  kSoftmax,
+  kLogSoftmax,
+  kSafeSoftmax,
+  kLayerNorm,
+  kGroupNorm,
+  kBatchNorm,
+  kInstanceNorm,
+  kRmsNorm,
+  kPairLoss,  // of `self` and `target`
+  kMaxPool,
+  kAdaptiveMax,
+  kFractionalMax,
+  kAveragePool,
+  kAdaptiveAverage,
+  kCol2im,
+  kBag,
+  kSorted,
+  kTopK,
+  // Scatters
+  kScatterElements,
+  kScatterSum,
+  kScatterFold,
+  kIndexSum,
+  kIndexFold,
+  kIndexPut,
+  // Factories
+  kZeros,
+  kOnes,
+  kFull,
+  kScalarTensor,
+  kArange,
+  kLinspace,
+  kEye,
+  // Products, which are the library's or a scheduler's
+  kProduct,
+  kBatchedProduct,
+  kAffine,
+};
+
+constexpr bool broadcasts_operands(OpRule rule) { return OpRule::kPromote <= rule && rule <= OpRule::kMagnitude; }
+constexpr bool folds_axes(OpRule rule) { return OpRule::kSum <= rule && rule <= OpRule::kCountNonzero; }
+constexpr bool normalises(OpRule rule) { return OpRule::kSoftmax <= rule && rule <= OpRule::kRmsNorm; }
+constexpr bool moves_elements(OpRule rule) { return OpRule::kSame <= rule && rule <= OpRule::kCubic; }
+constexpr bool permutes_axes(OpRule rule) { return OpRule::kPermute <= rule && rule <= OpRule::kMatrixTranspose; }
+// Views that the planner knows by their strides alone.
+constexpr bool is_by_strides(OpRule rule) { return OpRule::kMoveAxes <= rule && rule <= OpRule::kAsStrided; }
+constexpr bool is_lookup(OpRule rule) { return OpRule::kEmbedding <= rule && rule <= OpRule::kCubic; }
+constexpr bool is_from_table(OpRule rule) { return OpRule::kEmbedding <= rule && rule <= OpRule::kTake; }
+
+enum OpFlags : unsigned {
+  kImpure = 1,    // may not be shared, removed when unused or moved
+  kFloat8 = 2,    // takes 8-bit floats, which have no arithmetic in PyTorch: they are cast and moved
+  kMayAlias = 4,  // its result is its operand, or a copy
+  kWaits = 8,     // as a library call it may ask the device for a size, or copy to the host, before it goes on
+};
+
 struct OpInfo {
-  std::string_view name;  // "add", or with its overload where overloads differ: "max.dim"
+  std::string_view name = {};  // "add", or with its overload where overloads differ: "max.dim"
   OpClass op_class = OpClass::kOther;
-  bool pure = true;              // may be shared, removed when unused and moved
   double flops_per_element = 1;  // of the result for pointwise operators, of the operand for the others without a
                                  // formula
   Lowering lowering = Lowering::kLibrary;
   int arithmetic_weight = 4;  // of one element relative to an addition; 4 for what is not computed element by element
-  bool takes_float8 = false;  // 8-bit floats have no arithmetic in PyTorch: they are cast and moved
+  OpRule rule = OpRule::kNoRule;
+  std::string_view form = {};  // one element of the result as a formula of the arguments (plan/scalar_forms.hpp)
+  unsigned flags = 0;
+
+  bool pure() const { return !(flags & kImpure); }
+  bool takes_float8() const { return flags & kFloat8; }
 };
 
 // "aten.add.Tensor" → the row of "add.Tensor" or of "add". An unknown operator is kOther and impure.
 const OpInfo& op_info(std::string_view op);
 OpClass class_of(std::string_view op);
+OpRule rule_of(const Node& node);
 std::string_view name_of(OpClass op_class);  // "pointwise"
+
+int spatial_axes(const OpInfo& info);  // of "max_pool2d" 2; 0 where the name says none
 
 // "aten.add.Tensor" → "add". The namespace is dropped when it is aten, kept otherwise ("torchvision.nms").
 std::string_view base_name(std::string_view op);

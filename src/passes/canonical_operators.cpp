@@ -257,7 +257,8 @@ struct Operators {
       return become("div.Tensor", {{"self", self()}, {"other", argument_of(node, "other")}});
     if (op == "sum.default") return over_all("sum.dim_IntList");
     if (op == "mean.default") return over_all("mean.dim");
-    if (name == "square") return become("mul.Tensor", {{"self", self()}, {"other", self()}});
+    if (name == "square" && rewriter.type(node.value("self")).dtype == result().dtype)
+      return become("mul.Tensor", {{"self", self()}, {"other", self()}});
     if (op == "pow.Tensor_Scalar") return pow_by_number();
     if (name == "clamp_min" && overload == "default")
       return become("clamp.default", {{"self", self()}, {"min", argument_of(node, "min")}});

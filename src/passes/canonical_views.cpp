@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <numeric>
-#include <unordered_set>
 
 #include "ir/infer.hpp"
 #include "ir/op_registry.hpp"
@@ -10,36 +9,23 @@
 namespace kw {
 namespace {
 
-using NameSet = std::unordered_set<std::string_view>;
-
-// Row-major order of the elements is kept: all are view(size=the result's).
-const NameSet kReshapes = {"reshape", "_unsafe_view", "_reshape_alias", "view_as",   "reshape_as",
-                           "squeeze", "unsqueeze",    "flatten",        "unflatten", "ravel"};
-const NameSet kTranspositions = {"transpose", "t",        "numpy_T",  "mT",      "matrix_H",
-                                 "adjoint",   "swapaxes", "swapdims", "movedim", "moveaxis"};
-const NameSet kExpansions = {"expand_as", "broadcast_to"};
-const NameSet kSplits = {
-    "split",        "split_with_sizes", "chunk",  "tensor_split", "unsafe_split", "unsafe_split_with_sizes",
-    "unsafe_chunk", "hsplit",           "vsplit", "dsplit"};
-
 struct Views {
   Node& node;
   CanonicalContext& context;
   Rewriter& rewriter = context.rewriter;
-  std::string_view name = base_name(node.op);
+  const OpInfo& info = op_info(node.op);
   ValueId self = node.value("self") != kNoValue ? node.value("self") : node.value("input");
 
   const TensorType& result(size_t index = 0) const { return rewriter.type(node.results[index]); }
 
-  bool become(std::string op, std::vector<NamedArgument> arguments) {
+  void become(std::string op, std::vector<NamedArgument> arguments) {
     node.op = "aten." + std::move(op);
     node.arguments = std::move(arguments);
     rewriter.count(NumericTag::kExact);
-    return false;
   }
 
   // Where the memory allows no view, a reshape copies in row-major order.
-  bool reshape() {
+  void reshape() {
     const TensorType& from = rewriter.type(self);
     const auto strides = view_strides(from, result().shape);
     TensorType there = result();
@@ -48,7 +34,7 @@ struct Views {
         same_place(there, TensorType{from.dtype, result().shape, result().strides, from.offset, from.device}) &&
         result().offset == from.offset)
       return become("view.default", {{"self", ValueRef{self}}, {"size", result().shape}});
-    if (!result().is_contiguous() || result().offset != 0) return false;
+    if (!result().is_contiguous() || result().offset != 0) return;
     const TensorType dense{from.dtype, from.shape, contiguous_strides(from.shape), 0, from.device};
     const ValueId copy = rewriter.emit(
         "aten.clone.default",
@@ -56,10 +42,9 @@ struct Views {
     return become("view.default", {{"self", ValueRef{copy}}, {"size", result().shape}});
   }
 
-  std::optional<IntList> movedim(int64_t rank) const {
-    const bool is_moveaxis = name == "moveaxis";
+  std::optional<IntList> moved_axes(int64_t rank) const {
     const IntList source = node.integers("source"), destination = node.integers("destination");
-    if (source.size() != destination.size() || is_moveaxis) return std::nullopt;
+    if (source.size() != destination.size()) return std::nullopt;
     IntList order(rank, -1);
     std::vector<bool> moved(rank, false);
     for (size_t i = 0; i < source.size(); ++i) {
@@ -77,35 +62,39 @@ struct Views {
     return order;
   }
 
-  bool transposition() {
+  void transposition() {
     const int64_t rank = rewriter.type(self).rank();
+    const bool is_complex = result().dtype == DType::c64 || result().dtype == DType::c128;
     IntList order(rank);
     std::iota(order.begin(), order.end(), 0);
     const auto swap = [&](int64_t first, int64_t second) {
       const auto a = normalise_axis(first, rank), b = normalise_axis(second, rank);
       if (rank > 0 && a && b) std::swap(order[*a], order[*b]);
     };
-    const bool is_complex = result().dtype == DType::c64 || result().dtype == DType::c128;
-    if ((name == "matrix_H" || name == "adjoint") && is_complex) return false;
-    if (name == "transpose" || name == "swapdims" || (name == "swapaxes" && node.find("dim0")))
-      swap(node.integer("dim0", 0), node.integer("dim1", 0));
-    else if (name == "swapaxes") swap(node.integer("axis0", 0), node.integer("axis1", 0));
-    else if (name == "numpy_T") std::reverse(order.begin(), order.end());
-    else if (name == "t" && rank == 2) swap(0, 1);
-    else if (name == "mT" || name == "matrix_H" || name == "adjoint") swap(rank - 2, rank - 1);
-    else if (name == "movedim" || name == "moveaxis") {
-      const auto moved = movedim(rank);
-      if (!moved) return false;
-      order = *moved;
+    switch (info.rule) {
+      case OpRule::kTranspose:
+        if (node.find("axis0")) swap(node.integer("axis0", 0), node.integer("axis1", 0));
+        else swap(node.integer("dim0", 0), node.integer("dim1", 0));
+        break;
+      case OpRule::kReverseAxes: std::reverse(order.begin(), order.end()); break;
+      case OpRule::kMatrixTranspose:
+        if (is_complex && info.name != "mT") return;  // the others conjugate
+        swap(rank - 2, rank - 1);
+        break;
+      default: {
+        const auto moved = moved_axes(rank);
+        if (!moved) return;
+        order = *moved;
+      }
     }
     return become("permute.default", {{"self", ValueRef{self}}, {"dims", order}});
   }
 
-  bool narrow() {
-    if (node.value("start") != kNoValue || !node.find("length")) return false;
+  void narrow() {
+    if (node.value("start") != kNoValue || !node.find("length")) return;
     const TensorType& from = rewriter.type(self);
     const auto axis = normalise_axis(node.integer("dim", 0), from.rank());
-    if (!axis || from.shape.empty()) return false;
+    if (!axis || from.shape.empty()) return;
     int64_t start = node.integer("start", 0);
     if (start < 0) start += from.shape[*axis];
     return become(
@@ -123,7 +112,7 @@ struct Views {
   // Consecutive pieces along one axis.
   bool split() {
     const TensorType from = rewriter.type(self);
-    const int64_t fallback = name == "hsplit" ? (from.rank() == 1 ? 0 : 1) : name == "dsplit" ? 2 : 0;
+    const int64_t fallback = info.name == "hsplit" ? (from.rank() == 1 ? 0 : 1) : info.name == "dsplit" ? 2 : 0;
     const auto axis = normalise_axis(node.integer("dim", fallback), from.rank());
     if (!axis || from.shape.empty()) return false;
     const bool any_missing = std::find(node.results.begin(), node.results.end(), kNoValue) != node.results.end();
@@ -159,21 +148,41 @@ struct Views {
   }
 
   bool run() {
-    if (name == "broadcast_tensors") return broadcast_all();
+    if (info.name == "broadcast_tensors") return broadcast_all();
     if (self == kNoValue || node.results[0] == kNoValue) return false;
-    if (name == "alias" || name == "detach" || name == "lift") {
-      rewriter.replace(node.results[0], self);
-      return true;
+    switch (info.rule) {
+      case OpRule::kSame: rewriter.replace(node.results[0], self); return true;
+      case OpRule::kSplit: return split();
+      case OpRule::kUnbind: return unbind();
+      default: respell(); return is_its_operand();
     }
-    bool gone = false;
-    if (kReshapes.contains(name)) gone = reshape();
-    else if (kTranspositions.contains(name)) gone = transposition();
-    else if (kExpansions.contains(name))
-      gone = become("expand.default", {{"self", ValueRef{self}}, {"size", result().shape}});
-    else if (name == "narrow") gone = narrow();
-    else if (kSplits.contains(name)) return split();
-    else if (name == "unbind") return unbind();
-    if (gone) return true;
+  }
+
+  // As one of the few views that the other passes read.
+  void respell() {
+    switch (info.rule) {
+      case OpRule::kReshape:
+        if (info.name != "view") reshape();
+        return;
+      case OpRule::kReshapeAs:
+      case OpRule::kFlatten:
+      case OpRule::kUnflatten:
+      case OpRule::kSqueeze:
+      case OpRule::kUnsqueeze: return reshape();
+      case OpRule::kTranspose:
+      case OpRule::kReverseAxes:
+      case OpRule::kMatrixTranspose:
+      case OpRule::kMoveAxes: return transposition();
+      case OpRule::kExpand:
+      case OpRule::kExpandAs:
+        if (info.name != "expand") become("expand.default", {{"self", ValueRef{self}}, {"size", result().shape}});
+        return;
+      case OpRule::kNarrow: return narrow();
+      default: return;
+    }
+  }
+
+  bool is_its_operand() {
     // A view of the very same elements in the same places.
     const ValueId base = node.value("self");
     if (class_of(node.op) == OpClass::kView && node.results.size() == 1 && base != kNoValue &&

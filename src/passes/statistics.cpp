@@ -20,20 +20,16 @@ bool passes_elements_on(const Node& node) {
 }
 
 bool is_training_norm(const Node& node) {
-  if (!node.op.starts_with("aten.")) return false;
-  const std::string_view base = base_name(node.op);
-  if (base == "_native_batch_norm_legit_functional") return node.boolean("training", true);
-  return (base == "batch_norm" || base == "native_batch_norm" || base == "_native_batch_norm_legit") &&
-         node.value("running_mean") == kNoValue && node.boolean("training", true);
+  const bool returns_running = node.results.size() == 5;
+  return rule_of(node) == OpRule::kBatchNorm && node.boolean("training", true) &&
+         (returns_running || node.value("running_mean") == kNoValue);
 }
 
 // Of each sample by itself, with its own statistics.
 bool is_sample_norm(const Node& node) {
-  if (!node.op.starts_with("aten.")) return false;
-  const std::string_view base = base_name(node.op);
-  return base == "group_norm" || base == "native_group_norm" ||
-         (base == "instance_norm" && node.value("running_mean") == kNoValue && node.value("running_var") == kNoValue &&
-          node.boolean("use_input_stats", true));
+  return rule_of(node) == OpRule::kGroupNorm ||
+         (rule_of(node) == OpRule::kInstanceNorm && node.value("running_mean") == kNoValue &&
+          node.value("running_var") == kNoValue && node.boolean("use_input_stats", true));
 }
 
 // [value] Is it a convolution's result, or made of one element by element?
@@ -207,9 +203,8 @@ class Expansion {
   }
 
   int64_t groups() const {  // of a sample's channels
-    const std::string_view base = base_name(node_.op);
-    if (base == "instance_norm") return type_.shape[1];
-    return std::max<int64_t>(node_.integer(base == "group_norm" ? "num_groups" : "group", 1), 1);
+    if (rule_of(node_) == OpRule::kInstanceNorm) return type_.shape[1];
+    return std::max<int64_t>(node_.integer("num_groups", node_.integer("group", 1)), 1);
   }
   int64_t sample_groups() const { return type_.shape[0] * groups(); }
   int64_t count(int64_t channels) const { return type_.elements() / channels; }  // elements of each
@@ -240,15 +235,14 @@ class Expansion {
 
 // Over every position of a sample's channels, and perhaps over channels and samples: a mean over these dimensions.
 std::optional<IntList> averaged_positions(const Graph& graph, const Node& node) {
-  if (!node.op.starts_with("aten.") || node.results.size() != 1 || node.value("self") == kNoValue) return std::nullopt;
+  if (node.results.size() != 1 || node.value("self") == kNoValue) return std::nullopt;
   const TensorType& type = graph.type(node.value("self"));
   if (type.rank() < 3 || graph.type(node.results[0]).dtype != type.dtype) return std::nullopt;
-  const std::string_view base = base_name(node.op);
   IntList dims;
-  if (base == "mean") {
+  if (rule_of(node) == OpRule::kMean) {
     for (int64_t dim : node.integers("dim")) dims.push_back(dim < 0 ? dim + type.rank() : dim);
     std::sort(dims.begin(), dims.end());
-  } else if (base.starts_with("adaptive_avg_pool") && graph.type(node.results[0]).rank() == type.rank()) {
+  } else if (rule_of(node) == OpRule::kAdaptiveAverage && graph.type(node.results[0]).rank() == type.rank()) {
     const IntList size = node.integers("output_size");
     if (!std::all_of(size.begin(), size.end(), [](int64_t length) { return length == 1; })) return std::nullopt;
     for (int64_t dim = 2; dim < type.rank(); ++dim) dims.push_back(dim);

@@ -10,10 +10,7 @@
 namespace kw::plan {
 namespace {
 
-bool is_softmax(const Node& node) {
-  const std::string_view name = base_name(node);
-  return node.op.starts_with("aten.") && (name == "softmax" || name == "_softmax" || name == "_safe_softmax");
-}
+bool is_softmax(const Node& node) { return rule_of(node) == OpRule::kSoftmax || rule_of(node) == OpRule::kSafeSoftmax; }
 
 bool is_cast(const Node& node) {
   const std::string_view name = base_name(node);
@@ -236,7 +233,7 @@ class AttentionLowering {
     lowered->product = std::move(scores);
     attention.scores = std::make_shared<const LoweredGroup>(std::move(*lowered));
     attention.has_softmax = found.softmax != kNoNode;
-    attention.nothing_is_zero = attention.has_softmax && base_name(graph_.nodes[found.softmax]) == "_safe_softmax";
+    attention.nothing_is_zero = attention.has_softmax && rule_of(graph_.nodes[found.softmax]) == OpRule::kSafeSoftmax;
     return finished(std::move(attention), std::move(*values), after);
   }
 

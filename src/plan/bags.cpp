@@ -7,8 +7,7 @@
 namespace kw::plan {
 
 std::optional<Bags> bags_of(const Graph& graph, const Node& node) {
-  const std::string_view base = base_name(node);
-  if (base != "_embedding_bag" && base != "_embedding_bag_forward_only") return std::nullopt;
+  if (rule_of(node) != OpRule::kBag) return std::nullopt;
   Bags bags;
   bags.table = node.value("weight");
   bags.indices = node.value("indices");

@@ -28,23 +28,6 @@ constexpr double kCopiesOverGain = 0.25;
 // Of the rate for the operands' type, what the library reaches; of half products, its convolutions in TF32.
 constexpr double kLibraryShare = 0.9, kLibraryShareOfTf32Convolutions = 0.13;
 
-// Library calls that ask the device for a size or copy to the host before they go on.
-const std::set<std::string_view> kReadsResults = {"masked_select", "repeat_interleave", "one_hot",       "ctc_loss",
-                                                  "_ctc_loss",     "combinations",      "cartesian_prod"};
-// Of the operators that belong to no class, those that launch kernels and nothing else.
-const std::set<std::string_view> kOnlyLaunches = {"cosine_similarity",
-                                                  "pairwise_distance",
-                                                  "cdist",
-                                                  "_cdist_forward",
-                                                  "sort",
-                                                  "argsort",
-                                                  "topk",
-                                                  "cross",
-                                                  "linalg_cross",
-                                                  "searchsorted",
-                                                  "bucketize",
-                                                  "diff"};
-
 // What PyTorch takes from its default generator and nothing else: while it captures, it has the kernels read seed and
 // offset from memory, and each replay moves the generator on, so that the numbers are those of separate launches.
 const std::set<std::string_view> kRandomInGraphs = {"rand", "randn", "rand_like", "randn_like"};
@@ -69,9 +52,7 @@ std::string why_not_captured(const Graph& graph, const Node& node) {
   if ((op_class == OpClass::kAttention || op_class == OpClass::kRecurrent) && !is_pure(node))
     return "it takes random numbers";
   if (!is_pure(node)) return "nothing is known of the effects of " + node.op;
-  if (kReadsResults.contains(name) || has_boolean_index(graph, node) ||
-      (op_class == OpClass::kOther && !kOnlyLaunches.contains(name)))
-    return node.op + " may wait for the device";
+  if ((op_info(node.op).flags & kWaits) || has_boolean_index(graph, node)) return node.op + " may wait for the device";
   return "";
 }
 

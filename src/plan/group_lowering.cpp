@@ -15,7 +15,7 @@
 #include "plan/reduce_points.hpp"
 #include "plan/reductions.hpp"
 #include "plan/resize.hpp"
-#include "plan/scalar_ops.hpp"
+#include "plan/scalar_forms.hpp"
 #include "plan/scan_ops.hpp"
 #include "plan/scatters.hpp"
 #include "plan/window_lowering.hpp"
@@ -250,12 +250,11 @@ class Lowering {
         (!is_elementwise(graph_, id) && pulls->size() == 1 && pulls->front().guards.empty()))
       return expr_at(pulls->front().value, pulls->front().coords, guards);
     if (!is_elementwise(graph_, id)) return guarded(node, *pulls, coords, guards);
-    const ScalarLowering lower = find_scalar_lowering(base_name(node));
-    if (!lower) throw NotLowerable{};
+    if (!has_form(node)) throw NotLowerable{};
     std::map<ValueId, ExprId> operands;
     for (const Pull& one : *pulls) operands[one.value] = expr_at(one.value, one.coords, guards);
     const DType dtype = compute_dtype(graph_.type(value).dtype);
-    ExprId answer = build_.cast(dtype, lower({build_, graph_, node, operands, coords, dtype}));
+    ExprId answer = build_.cast(dtype, element_by_form({build_, graph_, node, operands, coords, dtype}));
     // Rounding to 16 bits on the way is noise that PyTorch adds; rounding to 8 is what a module that quantises is
     // about.
     if (is_eight_bit_float(graph_.type(value).dtype))
@@ -272,20 +271,20 @@ class Lowering {
   // cat, stack, pad and scatters of slices: which operand an element comes from depends on where it stands.
   ExprId guarded(const Node& node, const std::vector<Pull>& pulls, const Coords& coords, const Guards& outer) {
     const DType dtype = compute_dtype(graph_.type(node.results[0]).dtype);
-    const std::string_view base = base_name(node);
+    const OpRule rule = rule_of(node);
     auto within = [&](const Pull& one) {
       Guards guards = outer;
       guards.insert(guards.end(), one.guards.begin(), one.guards.end());
       return guards;
     };
-    if (base == "pad" || base == "constant_pad_nd" || base == "im2col" || base == "diag_embed") {
+    if (rule == OpRule::kPad || rule == OpRule::kIm2col || rule == OpRule::kDiagEmbed) {
       const Pull& one = pulls.front();
       const double fill = node.number("value", 0.0);
       if (!computed_inside(one.value) && outer.empty()) return filled(one.value, one.coords, one.guards, fill);
       const ExprId inside = expr_at(one.value, one.coords, within(one));
       return build_.select(build_.all_of(one.guards), inside, build_.constant(dtype, fill));
     }
-    if (base == "slice_scatter" || base == "select_scatter") {
+    if (rule == OpRule::kSliceScatter || rule == OpRule::kSelectScatter) {
       const ExprId patch = build_.cast(dtype, expr_at(pulls[1].value, pulls[1].coords, within(pulls[1])));
       const ExprId rest = build_.cast(dtype, expr_at(pulls[0].value, pulls[0].coords, outer));
       return build_.select(build_.all_of(pulls[1].guards), patch, rest);
@@ -366,46 +365,47 @@ class Lowering {
     return build_.select(build_.all_of(lookup.guards), element, build_.constant(DType::i64, lookup.shift));
   }
 
-  ExprId factory(const Node& node, const Coords& coords) {
-    const DType dtype = compute_dtype(graph_.type(node.results[0]).dtype);
-    const std::string_view base = base_name(node);
-    if (base.find("zeros") != std::string_view::npos) return build_.constant(dtype, 0);
-    if (base.find("ones") != std::string_view::npos) return build_.constant(dtype, 1);
-    if (base == "eye")
-      return build_.cast(dtype, build_.op(ScalarOp::kEqual,
-                                          {build_.index(coords[0], DType::i64), build_.index(coords[1], DType::i64)}));
-    if (base == "linspace") {  // from the nearer end
-      const int64_t steps = node.integer("steps", 0);
-      const double start = node.number("start", 0.0), end = node.number("end", 0.0);
-      const auto rounded = [&](double value) {
-        return dtype == DType::f32 ? static_cast<double>(static_cast<float>(value)) : value;
-      };
-      const ExprId position = build_.index(coords.at(0), DType::i64),
-                   step = build_.constant(
-                       dtype, rounded((end - start) / static_cast<double>(std::max<int64_t>(steps - 1, 1))));
-      const auto steps_of = [&](ExprId count) { return build_.mul(step, build_.cast(dtype, count)); };
-      const ExprId from_start = build_.add(build_.constant(dtype, start), steps_of(position));
-      const ExprId from_end = build_.sub(build_.constant(dtype, end),
-                                         steps_of(build_.sub(build_.constant(DType::i64, steps - 1), position)));
-      return build_.select(build_.op(ScalarOp::kLess, {position, build_.constant(DType::i64, steps / 2)}), from_start,
-                           from_end);
-    }
-    if (base == "arange") {
-      const ExprId position = build_.cast(dtype, build_.index(coords.at(0), DType::i64));
-      auto constant = [&](std::string_view name, int64_t fallback) {
-        const Argument* argument = node.find(name);
-        if (argument && std::holds_alternative<double>(*argument))
-          return build_.constant(dtype, node.number(name, 0.0));
-        return build_.constant(dtype, node.integer(name, fallback));
-      };
-      return build_.add(build_.mul(position, constant("step", 1)), constant("start", 0));
-    }
-    const std::string_view name = base == "scalar_tensor" ? "s" : "fill_value";
+  // The argument in the type, whole numbers as they are.
+  ExprId number_of(const Node& node, std::string_view name, int64_t fallback, DType dtype) {
     if (node.value(name) != kNoValue) throw NotLowerable{};
     const Argument* argument = node.find(name);
-    if (argument && std::holds_alternative<int64_t>(*argument))
-      return build_.constant(dtype, std::get<int64_t>(*argument));
-    return build_.constant(dtype, node.number(name, 0.0));
+    if (argument && std::holds_alternative<double>(*argument)) return build_.constant(dtype, node.number(name, 0.0));
+    return build_.constant(dtype, node.integer(name, fallback));
+  }
+
+  // From the nearer end.
+  ExprId evenly_spaced(const Node& node, const ExprId position, DType dtype) {
+    const int64_t steps = node.integer("steps", 0);
+    const double start = node.number("start", 0.0), end = node.number("end", 0.0);
+    const auto rounded = [&](double value) {
+      return dtype == DType::f32 ? static_cast<double>(static_cast<float>(value)) : value;
+    };
+    const ExprId step = build_.constant(dtype,
+                                        rounded((end - start) / static_cast<double>(std::max<int64_t>(steps - 1, 1))));
+    const auto steps_of = [&](ExprId count) { return build_.mul(step, build_.cast(dtype, count)); };
+    const ExprId from_start = build_.add(build_.constant(dtype, start), steps_of(position));
+    const ExprId from_end = build_.sub(build_.constant(dtype, end),
+                                       steps_of(build_.sub(build_.constant(DType::i64, steps - 1), position)));
+    return build_.select(build_.op(ScalarOp::kLess, {position, build_.constant(DType::i64, steps / 2)}), from_start,
+                         from_end);
+  }
+
+  ExprId factory(const Node& node, const Coords& coords) {
+    const DType dtype = compute_dtype(graph_.type(node.results[0]).dtype);
+    switch (rule_of(node)) {
+      case OpRule::kZeros: return build_.constant(dtype, 0);
+      case OpRule::kOnes: return build_.constant(dtype, 1);
+      case OpRule::kEye:
+        return build_.cast(dtype, build_.op(ScalarOp::kEqual, {build_.index(coords[0], DType::i64),
+                                                               build_.index(coords[1], DType::i64)}));
+      case OpRule::kLinspace: return evenly_spaced(node, build_.index(coords.at(0), DType::i64), dtype);
+      case OpRule::kArange: {
+        const ExprId position = build_.cast(dtype, build_.index(coords.at(0), DType::i64));
+        return build_.add(build_.mul(position, number_of(node, "step", 1, dtype)), number_of(node, "start", 0, dtype));
+      }
+      case OpRule::kScalarTensor: return number_of(node, "s", 0, dtype);
+      default: return number_of(node, "fill_value", 0, dtype);
+    }
   }
 
   ExprId reduce_result(NodeId id, ValueId value, const Coords& coords) {

@@ -3,8 +3,6 @@
 #include "plan/resize.hpp"
 
 #include <numeric>
-#include <unordered_map>
-#include <unordered_set>
 
 namespace kw::plan {
 
@@ -17,6 +15,7 @@ struct Request {
   int result;
   const Coords& coords;
   Lookups& lookups;
+  OpRule rule = rule_of(node);
 
   SymbolRanges ranges() const { return lookups.ranges(); }
 
@@ -48,21 +47,20 @@ Pulls pull_broadcast(const Request& request) {
 // result dimension i shows operand dimension order[i].
 std::optional<std::vector<int64_t>> permutation_of(const Request& request) {
   const int64_t rank = request.rank();
-  const std::string_view base = base_name(request.node);
   std::vector<int64_t> order(rank);
   std::iota(order.begin(), order.end(), 0);
-  if (base == "permute") {
+  if (request.rule == OpRule::kPermute) {
     order = request.node.integers("dims");
     for (auto& dim : order) dim = wrap_dim(dim, rank);
-  } else if (base == "t" || base == "numpy_T") {
+  } else if (request.rule == OpRule::kReverseAxes) {
     std::reverse(order.begin(), order.end());
-  } else if (base == "mT") {
+  } else if (request.rule == OpRule::kMatrixTranspose) {
     if (rank < 2) return std::nullopt;
     std::swap(order[rank - 1], order[rank - 2]);
   } else if (rank > 0) {
-    const bool swapaxes = base == "swapaxes";
-    std::swap(order[request.dim(swapaxes ? "axis0" : "dim0", 0, rank)],
-              order[request.dim(swapaxes ? "axis1" : "dim1", 0, rank)]);
+    const bool axes = request.node.find("axis0");
+    std::swap(order[request.dim(axes ? "axis0" : "dim0", 0, rank)],
+              order[request.dim(axes ? "axis1" : "dim1", 0, rank)]);
   }
   if (static_cast<int64_t>(order.size()) != rank) return std::nullopt;
   return order;
@@ -117,7 +115,7 @@ Pulls pull_unbind(const Request& request) {
 Pulls pull_cat(const Request& request) {
   const auto* list = std::get_if<ValueList>(request.node.find("tensors"));
   if (!list) return std::nullopt;
-  const bool stack = base_name(request.node) == "stack";
+  const bool stack = request.rule == OpRule::kStack;
   const int64_t dim = request.dim("dim", 0, static_cast<int64_t>(request.result_shape().size()));
   std::vector<Pull> pulls;
   int64_t offset = 0;
@@ -215,7 +213,7 @@ Pulls pull_unfold(const Request& request) {
 
 Pulls pull_slice_scatter(const Request& request) {
   const ValueId source = request.node.value("src");
-  const bool select = base_name(request.node) == "select_scatter";
+  const bool select = request.rule == OpRule::kSelectScatter;
   const int64_t dim = request.dim("dim", 0, request.rank());
   const int64_t size = request.shape_of(request.self())[dim];
   int64_t start = request.node.integer(select ? "index" : "start", 0);
@@ -231,9 +229,8 @@ Pulls pull_slice_scatter(const Request& request) {
 Pulls pull_elementwise(const Request& request) {
   std::vector<Pull> pulls;
   bool good = true;
-  const std::string_view base = base_name(request.node);
-  const bool channelwise = base == "batch_norm" || base == "instance_norm" ||
-                           base == "_native_batch_norm_legit_no_training" || base == "prelu" || base == "_prelu_kernel";
+  const bool channelwise = request.rule == OpRule::kBatchNorm || request.rule == OpRule::kInstanceNorm ||
+                           request.rule == OpRule::kPerChannel;
   for_each_operand(request.node, [&](ValueId operand) {
     const Shape& shape = request.shape_of(operand);
     if (channelwise && shape.size() == 1 && request.result_shape().size() > 1) {  // a vector over the channels
@@ -346,10 +343,9 @@ std::optional<Index> around(const Request& request, const Index& position, int64
 
 // Borders that repeat the tensor's own elements.
 Pulls pull_bordered(const Request& request) {
-  const std::string_view base = base_name(request.node);
-  const LookupKind kind = base.starts_with("reflection")    ? LookupKind::kReflected
-                          : base.starts_with("replication") ? LookupKind::kClamped
-                                                            : LookupKind::kAround;
+  const LookupKind kind = request.rule == OpRule::kReflect     ? LookupKind::kReflected
+                          : request.rule == OpRule::kReplicate ? LookupKind::kClamped
+                                                               : LookupKind::kAround;
   const IntList widths = request.node.integers(kind == LookupKind::kAround ? "pad" : "padding");
   const Shape& shape = request.shape_of(request.self());
   Coords coords = request.coords;
@@ -417,83 +413,50 @@ Pulls pull_resized(const Request& request) {
   return pulls;
 }
 
-using Handler = Pulls (*)(const Request&);
-
-bool is_lookup_handler(Handler handler) {
-  return handler == pull_embedding || handler == pull_index_select || handler == pull_gather || handler == pull_index ||
-         handler == pull_bordered || handler == pull_roll || handler == pull_resized;
+Pulls pull_by_rule(const Request& request) {
+  switch (request.rule) {
+    case OpRule::kSame:
+    case OpRule::kReshape:
+    case OpRule::kReshapeAs:
+    case OpRule::kFlatten:
+    case OpRule::kUnflatten:
+    case OpRule::kSqueeze:
+    case OpRule::kUnsqueeze: return pull_reshape(request);
+    case OpRule::kExpand:
+    case OpRule::kExpandAs: return pull_broadcast(request);
+    case OpRule::kPermute:
+    case OpRule::kTranspose:
+    case OpRule::kReverseAxes:
+    case OpRule::kMatrixTranspose: return pull_permute(request);
+    case OpRule::kSlice:
+    case OpRule::kNarrow: return pull_slice(request);
+    case OpRule::kSelect: return pull_select(request);
+    case OpRule::kSplit: return pull_split(request);
+    case OpRule::kUnbind: return pull_unbind(request);
+    case OpRule::kCat:
+    case OpRule::kStack: return pull_cat(request);
+    case OpRule::kPad: return pull_pad(request);
+    case OpRule::kDiagEmbed: return pull_diag_embed(request);
+    case OpRule::kFlip: return pull_flip(request);
+    case OpRule::kRepeat: return pull_repeat(request);
+    case OpRule::kIm2col: return pull_unfold(request);
+    case OpRule::kSliceScatter:
+    case OpRule::kSelectScatter: return pull_slice_scatter(request);
+    case OpRule::kEmbedding: return pull_embedding(request);
+    case OpRule::kIndexSelect: return pull_index_select(request);
+    case OpRule::kGather: return pull_gather(request);
+    case OpRule::kIndex: return pull_index(request);
+    case OpRule::kReflect:
+    case OpRule::kReplicate:
+    case OpRule::kWrapAround: return pull_bordered(request);
+    case OpRule::kRoll: return pull_roll(request);
+    case OpRule::kNearest:
+    case OpRule::kNearestExact:
+    case OpRule::kLinear:
+    case OpRule::kCubic: return pull_resized(request);
+    default: return moves_elements(request.rule) ? std::nullopt : pull_elementwise(request);
+  }
 }
-
-const std::unordered_map<std::string_view, Handler> kHandlers = {
-    {"view", pull_reshape},
-    {"_unsafe_view", pull_reshape},
-    {"reshape", pull_reshape},
-    {"flatten", pull_reshape},
-    {"unflatten", pull_reshape},
-    {"squeeze", pull_reshape},
-    {"unsqueeze", pull_reshape},
-    {"view_as", pull_reshape},
-    {"reshape_as", pull_reshape},
-    {"_reshape_alias", pull_reshape},
-    {"alias", pull_reshape},
-    {"detach", pull_reshape},
-    {"contiguous", pull_reshape},
-    {"expand", pull_broadcast},
-    {"expand_as", pull_broadcast},
-    {"broadcast_to", pull_broadcast},
-    {"permute", pull_permute},
-    {"transpose", pull_permute},
-    {"swapaxes", pull_permute},
-    {"t", pull_permute},
-    {"numpy_T", pull_permute},
-    {"mT", pull_permute},
-    {"slice", pull_slice},
-    {"narrow", pull_slice},
-    {"select", pull_select},
-    {"split", pull_split},
-    {"split_with_sizes", pull_split},
-    {"chunk", pull_split},
-    {"unsafe_split", pull_split},
-    {"unsafe_chunk", pull_split},
-    {"tensor_split", pull_split},
-    {"unbind", pull_unbind},
-    {"cat", pull_cat},
-    {"concat", pull_cat},
-    {"stack", pull_cat},
-    {"constant_pad_nd", pull_pad},
-    {"pad", pull_pad},
-    {"diag_embed", pull_diag_embed},
-    {"flip", pull_flip},
-    {"repeat", pull_repeat},
-    {"im2col", pull_unfold},
-    {"slice_scatter", pull_slice_scatter},
-    {"select_scatter", pull_slice_scatter},
-    {"embedding", pull_embedding},
-    {"index_select", pull_index_select},
-    {"gather", pull_gather},
-    {"index", pull_index},
-    {"_unsafe_index", pull_index},
-    {"reflection_pad1d", pull_bordered},
-    {"reflection_pad2d", pull_bordered},
-    {"reflection_pad3d", pull_bordered},
-    {"replication_pad1d", pull_bordered},
-    {"replication_pad2d", pull_bordered},
-    {"replication_pad3d", pull_bordered},
-    {"_pad_circular", pull_bordered},
-    {"roll", pull_roll},
-    {"upsample_nearest1d", pull_resized},
-    {"upsample_nearest2d", pull_resized},
-    {"upsample_nearest3d", pull_resized},
-    {"_upsample_nearest_exact1d", pull_resized},
-    {"_upsample_nearest_exact2d", pull_resized},
-    {"_upsample_nearest_exact3d", pull_resized},
-    {"upsample_linear1d", pull_resized},
-    {"upsample_bilinear2d", pull_resized},
-    {"upsample_trilinear3d", pull_resized},
-    {"upsample_bicubic2d", pull_resized},
-};
-
-const std::unordered_set<std::string_view> kUnknownViews = {"movedim", "diagonal", "unfold", "as_strided"};
 
 }  // namespace
 
@@ -505,28 +468,14 @@ Coords broadcast(const Coords& coords, const Shape& from, const Shape& to) {
   return result;
 }
 
-bool is_elementwise(const Graph& graph, NodeId node) {
-  const std::string_view base = base_name(graph.nodes[node]);
-  return !kHandlers.contains(base) && !kUnknownViews.contains(base);
-}
+bool is_elementwise(const Graph& graph, NodeId node) { return !moves_elements(rule_of(graph.nodes[node])); }
 
-bool looks_up(const Node& node) {
-  const auto handler = kHandlers.find(base_name(node));
-  return handler != kHandlers.end() && is_lookup_handler(handler->second);
-}
+bool looks_up(const Node& node) { return is_lookup(rule_of(node)); }
 
+// Operands that only lend their shape (expand_as, view_as) are not read.
 std::optional<std::vector<Pull>> pull(const Graph& graph, NodeId id, int result, const Coords& coords,
                                       Lookups& lookups) {
-  const Node& node = graph.nodes[id];
-  const std::string_view base = base_name(node);
-  if (kUnknownViews.contains(base)) return std::nullopt;
-  const Request request{graph, node, result, coords, lookups};
-  const auto handler = kHandlers.find(base);
-  if (handler == kHandlers.end()) return pull_elementwise(request);
-  auto pulls = handler->second(request);
-  if (!pulls) return std::nullopt;
-  // Operands that only lend their shape (expand_as, view_as) are not read.
-  return pulls;
+  return pull_by_rule({graph, graph.nodes[id], result, coords, lookups});
 }
 
 std::optional<Coords> push_view(const Graph& graph, NodeId id, const Coords& coords, SymbolRanges ranges) {
@@ -534,19 +483,19 @@ std::optional<Coords> push_view(const Graph& graph, NodeId id, const Coords& coo
   const ValueId source = node.value("self");
   if (node.results.size() != 1 || source == kNoValue) return std::nullopt;
   const TensorType &from = graph.type(source), &to = graph.type(node.results[0]);
-  const auto handler = kHandlers.find(base_name(node));
-  if (handler == kHandlers.end() || is_lookup_handler(handler->second) || from.elements() != to.elements())
+  const OpRule rule = rule_of(node);
+  if (!moves_elements(rule) || is_lookup(rule) || is_by_strides(rule) || from.elements() != to.elements())
     return std::nullopt;
   Lookups none;
   none.start(ranges);
-  if (handler->second == pull_permute) {
+  if (permutes_axes(rule)) {
     const auto order = permutation_of({graph, node, 0, coords, none});
     if (!order) return std::nullopt;
     Coords result(order->size());
     for (size_t i = 0; i < order->size(); ++i) result[i] = coords[(*order)[i]];
     return result;
   }
-  if (handler->second == pull_flip) {  // its own inverse
+  if (rule == OpRule::kFlip) {  // its own inverse
     auto pulls = pull_flip({graph, node, 0, coords, none});
     return std::move(pulls->front().coords);
   }

@@ -64,9 +64,8 @@ std::optional<std::vector<Pull>> pull_reduce(const Graph& graph, NodeId id, cons
   const Shape& input = graph.type(spec.operands[0]).shape;
   const auto input_coords = reshape(point, spec.domain, input, lookups.ranges());
   if (!input_coords) return std::nullopt;
-  const std::string_view base = base_name(node);
-  const bool trailing = base.find("layer_norm") != std::string_view::npos ||
-                        base.find("rms_norm") != std::string_view::npos;
+  const OpRule rule = rule_of(node);
+  const bool trailing = rule == OpRule::kLayerNorm || rule == OpRule::kRmsNorm;
   std::vector<Pull> pulls;
   bool good = true;
   for_each_operand(node, [&](ValueId operand) {

@@ -2,10 +2,9 @@
 
 #include <cmath>
 #include <limits>
-#include <unordered_map>
 
 #include "plan/picked.hpp"
-#include "plan/scalar_ops.hpp"
+#include "plan/scalar_forms.hpp"
 #include "support/error.hpp"
 
 namespace kw::plan {
@@ -19,12 +18,12 @@ class Reduction {
       : c_(context),
         k_(context.build),
         node_(context.graph.nodes[context.id]),
-        base_(base_name(node_)),
+        rule_(rule_of(node_)),
         input_(context.spec.operands[0]) {
     work_ = compute_dtype(context.graph.type(input_).dtype);
   }
 
-  std::vector<ExprId> lower();
+  std::vector<ExprId> lower() const;
 
  private:
   ExprId number(double value) const { return k_.constant(work_, value); }
@@ -112,15 +111,16 @@ class Reduction {
   ExprId normalise(ExprId mean, ExprId inverse) const;
   ExprId vector_norm() const;
   ExprId loss() const;
+  ExprId log_sum_exp() const;
   std::vector<ExprId> softmax() const;
   std::vector<ExprId> statistics_norm() const;
   std::vector<ExprId> rms_norm() const;
-  std::vector<ExprId> plain() const;
+  std::vector<ExprId> spread() const;
 
   const ReduceContext& c_;
   GroupBuilder& k_;
   const Node& node_;
-  std::string_view base_;
+  OpRule rule_;
   ValueId input_;
   DType work_;
 };
@@ -128,7 +128,7 @@ class Reduction {
 ExprId Reduction::vector_norm() const {
   const DType dtype = result_dtype();
   const ExprId value = x_as(dtype);
-  const double order = base_ == "frobenius_norm" ? 2.0 : node_.number(base_ == "norm" ? "p" : "ord", 2.0);
+  const double order = node_.number("p", node_.number("ord", 2.0));
   const auto constant = [&](double v) { return k_.constant(dtype, v); };
   if (order == 2.0) return k_.op(ScalarOp::kSqrt, {sum(k_.mul(value, value))});
   const ExprId magnitude = k_.op(ScalarOp::kAbs, {value});
@@ -140,7 +140,7 @@ ExprId Reduction::vector_norm() const {
 
 ExprId Reduction::loss() const {
   const ScalarContext element{k_, c_.graph, node_, c_.operands, {}, result_dtype()};
-  const ExprId total = sum(loss_element(element));
+  const ExprId total = sum(element_by_form(element));
   return node_.integer("reduction", 1) == 1 ? over_count(total) : total;
 }
 
@@ -149,13 +149,13 @@ std::vector<ExprId> Reduction::softmax() const {
   const ExprId value = x_as(dtype);
   const MaxSum row = max_sum_exp(value);
   const ExprId shifted = k_.sub(value, row.largest);
-  if (base_.find("log") != std::string_view::npos) {
+  if (rule_ == OpRule::kLogSoftmax) {
     const ExprId logarithm = k_.op(ScalarOp::kLog, {row.sum});
     k_.name(logarithm, "log_sum");
     return {k_.sub(shifted, logarithm)};
   }
   const ExprId share = k_.div(k_.op(ScalarOp::kExp, {shifted}), row.sum);
-  if (base_ != "_safe_softmax") return {share};
+  if (rule_ != OpRule::kSafeSoftmax) return {share};
   // A row of −∞ gives zeros.
   return {
       k_.select(k_.op(ScalarOp::kEqual, {row.largest, k_.constant(dtype, -std::numeric_limits<double>::infinity())}),
@@ -165,7 +165,7 @@ std::vector<ExprId> Reduction::softmax() const {
 // (x − mean) · inverse · weight + bias in the order of PyTorch's own kernels: beside values near the largest, another
 // order overflows where theirs does not.
 ExprId Reduction::normalise(ExprId mean, ExprId inverse) const {
-  if (base_.ends_with("group_norm")) {
+  if (rule_ == OpRule::kGroupNorm) {
     const ExprId scale = has_tensor("weight") ? k_.mul(inverse, tensor("weight")) : inverse;
     const ExprId shift = k_.mul(mean, scale);
     return k_.add(k_.mul(x(), scale),
@@ -204,7 +204,22 @@ std::vector<ExprId> Reduction::rms_norm() const {
   return results;
 }
 
-std::vector<ExprId> Reduction::plain() const {
+ExprId Reduction::log_sum_exp() const {
+  const MaxSum row = max_sum_exp(x_as(result_dtype()));
+  const ExprId total = k_.add(row.largest, k_.op(ScalarOp::kLog, {row.sum}));
+  return k_.select(k_.op(ScalarOp::kIsInf, {row.largest}), row.largest, total);
+}
+
+std::vector<ExprId> Reduction::spread() const {
+  const Moments m = moments(x_as(result_dtype()));
+  ExprId spread = variance(m, correction());
+  if (rule_ == OpRule::kStd || rule_ == OpRule::kStdMean) spread = k_.op(ScalarOp::kSqrt, {spread});
+  if (rule_ == OpRule::kVar || rule_ == OpRule::kStd) return {spread};
+  // PyTorch's running update makes NaN of both where an element is infinite.
+  return {spread, varies(x()) ? k_.select(k_.op(ScalarOp::kIsNan, {m.squares}), m.squares, m.mean) : m.mean};
+}
+
+std::vector<ExprId> Reduction::lower() const {
   const DType dtype = result_dtype();
   auto extreme = [&](bool largest) {
     if (work_ == DType::b1) return fold(largest ? ReduceOp::kAny : ReduceOp::kAll, x());
@@ -213,41 +228,33 @@ std::vector<ExprId> Reduction::plain() const {
   auto position = [&](bool largest) {
     return fold(largest ? ReduceOp::kArgMax : ReduceOp::kArgMin, work_ == DType::b1 ? x_as(DType::i32) : x());
   };
-  if (base_ == "sum") return {sum(x_as(dtype))};
-  if (base_ == "mean") return {over_count(sum(x_as(dtype)))};
-  if (base_ == "prod") return {fold(ReduceOp::kProd, x_as(dtype))};
-  if (base_ == "count_nonzero") return {sum(k_.cast(DType::i64, x_as(DType::b1)))};
-  if (base_ == "any" || base_ == "all")
-    return {fold(base_ == "any" ? ReduceOp::kAny : ReduceOp::kAll, x_as(DType::b1))};
-  if (base_ == "amax" || base_ == "amin") return {extreme(base_ == "amax")};
-  if (base_ == "argmax" || base_ == "argmin") return {position(base_ == "argmax")};
-  if (base_ == "aminmax") return {extreme(false), extreme(true)};
-  if (base_ == "max" || base_ == "min") {
-    std::vector<ExprId> results = {extreme(base_ == "max")};
-    if (node_.results.size() > 1) results.push_back(position(base_ == "max"));
-    return results;
+  switch (rule_) {
+    case OpRule::kSum: return {sum(x_as(dtype))};
+    case OpRule::kMean: return {over_count(sum(x_as(dtype)))};
+    case OpRule::kProd: return {fold(ReduceOp::kProd, x_as(dtype))};
+    case OpRule::kCountNonzero: return {sum(k_.cast(DType::i64, x_as(DType::b1)))};
+    case OpRule::kAny: return {fold(ReduceOp::kAny, x_as(DType::b1))};
+    case OpRule::kAll: return {fold(ReduceOp::kAll, x_as(DType::b1))};
+    case OpRule::kMax: return {extreme(true)};
+    case OpRule::kMin: return {extreme(false)};
+    case OpRule::kArgMax: return {position(true)};
+    case OpRule::kArgMin: return {position(false)};
+    case OpRule::kMinMax: return {extreme(false), extreme(true)};
+    case OpRule::kMaxAt: return {extreme(true), position(true)};
+    case OpRule::kMinAt: return {extreme(false), position(false)};
+    case OpRule::kLogSumExp: return {log_sum_exp()};
+    case OpRule::kNorm: return {vector_norm()};
+    case OpRule::kPairLoss: return {loss()};
+    case OpRule::kSoftmax:
+    case OpRule::kLogSoftmax:
+    case OpRule::kSafeSoftmax: return softmax();
+    case OpRule::kRmsNorm: return rms_norm();
+    case OpRule::kVar:
+    case OpRule::kStd:
+    case OpRule::kVarMean:
+    case OpRule::kStdMean: return spread();
+    default: return statistics_norm();
   }
-  if (base_ == "logsumexp") {
-    const MaxSum row = max_sum_exp(x_as(dtype));
-    const ExprId total = k_.add(row.largest, k_.op(ScalarOp::kLog, {row.sum}));
-    return {k_.select(k_.op(ScalarOp::kIsInf, {row.largest}), row.largest, total)};
-  }
-  const Moments m = moments(x_as(dtype));  // var, std, var_mean, std_mean
-  ExprId spread = variance(m, correction());
-  if (base_.starts_with("std")) spread = k_.op(ScalarOp::kSqrt, {spread});
-  if (!base_.ends_with("_mean")) return {spread};
-  // PyTorch's running update makes NaN of both where an element is infinite.
-  return {spread, varies(x()) ? k_.select(k_.op(ScalarOp::kIsNan, {m.squares}), m.squares, m.mean) : m.mean};
-}
-
-std::vector<ExprId> Reduction::lower() {
-  if (base_.ends_with("softmax")) return softmax();
-  if (base_ == "rms_norm" || base_ == "_fused_rms_norm") return rms_norm();
-  if (base_ == "norm" || base_ == "linalg_vector_norm" || base_ == "frobenius_norm") return {vector_norm()};
-  if (base_.ends_with("_norm") || base_.starts_with("_native_batch_norm")) return statistics_norm();
-  if (base_.find("loss") != std::string_view::npos || base_ == "kl_div" || base_.starts_with("binary_cross_entropy"))
-    return {loss()};
-  return plain();
 }
 
 }  // namespace

@@ -10,13 +10,14 @@ namespace kw::plan {
 
 namespace {
 
-std::optional<LookupKind> kind_of(std::string_view base) {
-  if (base.starts_with("upsample_nearest")) return LookupKind::kNearest;
-  if (base.starts_with("_upsample_nearest_exact")) return LookupKind::kNearestExact;
-  if (base == "upsample_linear1d" || base == "upsample_bilinear2d" || base == "upsample_trilinear3d")
-    return LookupKind::kLinear;
-  if (base == "upsample_bicubic2d") return LookupKind::kCubic;
-  return std::nullopt;
+std::optional<LookupKind> kind_of(const Node& node) {
+  switch (rule_of(node)) {
+    case OpRule::kNearest: return LookupKind::kNearest;
+    case OpRule::kNearestExact: return LookupKind::kNearestExact;
+    case OpRule::kLinear: return LookupKind::kLinear;
+    case OpRule::kCubic: return LookupKind::kCubic;
+    default: return std::nullopt;
+  }
 }
 
 std::vector<double> floats(const Node& node, std::string_view name) {
@@ -52,7 +53,7 @@ int64_t nearest(const ResizeAxis& axis, int64_t position) {
 }  // namespace
 
 std::optional<std::vector<ResizeAxis>> resize_axes(const Graph& graph, const Node& node) {
-  const auto kind = kind_of(base_name(node));
+  const auto kind = kind_of(node);
   const ValueId input = node.value("input") != kNoValue ? node.value("input") : node.value("self");
   if (!kind || input == kNoValue || node.results.size() != 1) return std::nullopt;
   const TensorType &from = graph.type(input), &to = graph.type(node.results[0]);

@@ -8,12 +8,14 @@ namespace kw::plan {
 
 namespace {
 
-ReduceOp operation_of(std::string_view base) {
-  if (base == "cumprod") return ReduceOp::kProd;
-  if (base == "cummax") return ReduceOp::kMax;
-  if (base == "cummin") return ReduceOp::kMin;
-  if (base == "logcumsumexp") return ReduceOp::kLogSumExp;
-  return ReduceOp::kSum;
+ReduceOp operation_of(const Node& node) {
+  switch (rule_of(node)) {
+    case OpRule::kProd: return ReduceOp::kProd;
+    case OpRule::kMaxAt: return ReduceOp::kMax;
+    case OpRule::kMinAt: return ReduceOp::kMin;
+    case OpRule::kLogSumExp: return ReduceOp::kLogSumExp;
+    default: return ReduceOp::kSum;
+  }
 }
 
 // Small integers wrap when they are stored; in between they would only be slower.
@@ -43,7 +45,7 @@ std::optional<double> scan_identity(const Graph& graph, NodeId id) {
   const double infinity = std::numeric_limits<double>::infinity();
   const Node& node = graph.nodes[id];
   const bool floating = is_floating(graph.type(node.value("self")).dtype);
-  switch (operation_of(base_name(node))) {
+  switch (operation_of(node)) {
     case ReduceOp::kSum: return 0.0;
     case ReduceOp::kProd: return 1.0;
     case ReduceOp::kMin: return floating ? std::optional(infinity) : std::nullopt;
@@ -59,7 +61,7 @@ ExprId scan_of_one(GroupBuilder& build, const Graph& graph, NodeId id, int resul
 ExprId lower_scan(const ScanContext& context) {
   GroupBuilder& k = context.build;
   const Node& node = context.graph.nodes[context.id];
-  const ReduceOp op = operation_of(base_name(node));
+  const ReduceOp op = operation_of(node);
   const bool extreme = op == ReduceOp::kMax || op == ReduceOp::kMin;
   const DType value_dtype = context.graph.type(node.results[0]).dtype;
   const DType dtype = scan_dtype(value_dtype);

@@ -101,28 +101,23 @@ struct Reader {
   }
 
   bool read() {
-    const std::string_view base = base_name(node);
     spec.into = node.value("self");
     if (spec.into == kNoValue) return false;
-    if (base == "index_add") {
-      spec.fold = ReduceOp::kSum;
-      spec.alpha = node.number("alpha", 1.0);
-      return slices();
+    if (node.find("reduce") && !(spec.fold = named_fold(node.text("reduce")))) return false;
+    switch (rule_of(node)) {
+      case OpRule::kIndexSum:
+        spec.fold = ReduceOp::kSum;
+        spec.alpha = node.number("alpha", 1.0);
+        return slices();
+      case OpRule::kScatterSum: spec.fold = ReduceOp::kSum; return elements();
+      case OpRule::kScatterElements: return elements();
+      case OpRule::kScatterFold: return spec.fold && node.boolean("include_self", true) && elements();
+      case OpRule::kIndexFold: return spec.fold && node.boolean("include_self", true) && slices();
+      case OpRule::kIndexPut:
+        if (node.boolean("accumulate", false)) spec.fold = ReduceOp::kSum;
+        return put();
+      default: return false;
     }
-    if (base == "scatter_add" || base == "scatter") {
-      if (base == "scatter_add") spec.fold = ReduceOp::kSum;
-      else if (node.find("reduce") && !(spec.fold = named_fold(node.text("reduce")))) return false;
-      return elements();
-    }
-    if (base == "scatter_reduce" || base == "index_reduce") {
-      spec.fold = named_fold(node.text("reduce"));
-      return spec.fold && node.boolean("include_self", true) && (base == "scatter_reduce" ? elements() : slices());
-    }
-    if (base == "index_put" || base == "_unsafe_index_put") {
-      if (node.boolean("accumulate", false)) spec.fold = ReduceOp::kSum;
-      return put();
-    }
-    return false;
   }
 };
 
@@ -176,7 +171,7 @@ std::optional<ScatterPoint> scatter_point(const Graph& graph, NodeId id, const S
   const ValueId index = node.value("index");
   const auto dim = static_cast<size_t>(wrap_dim(node.integer("dim", 0), static_cast<int64_t>(shape.size())));
   const auto rank = graph.type(index).rank();
-  const bool by_slice = base_name(node).starts_with("index_");
+  const bool by_slice = rule_of(node) == OpRule::kIndexSum || rule_of(node) == OpRule::kIndexFold;
   result.place = point;
   result.place[dim] = look_up(LookupKind::kElement, index,
                               !by_slice   ? point

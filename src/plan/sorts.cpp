@@ -15,10 +15,9 @@ constexpr int64_t kLongestSorted = 512, kLongestPicked = 16384, kFew = 16;
 }  // namespace
 
 std::optional<SortSpec> sort_spec(const Graph& graph, const Node& node) {
-  const std::string_view base = base_name(node);
-  const bool picks = base == "topk";
-  if ((!picks && node.op != "aten.sort.default" && node.op != "aten.sort.stable") || node.results.size() != 2)
-    return std::nullopt;
+  const OpRule rule = rule_of(node);
+  const bool picks = rule == OpRule::kTopK;
+  if ((!picks && rule != OpRule::kSorted) || node.results.size() != 2) return std::nullopt;
   SortSpec spec;
   spec.operand = node.value("self");
   if (spec.operand == kNoValue) return std::nullopt;

@@ -48,7 +48,8 @@ std::optional<Window> unfolded_of(const Graph& graph, const Node& node) {
   Window window;
   window.kind = Window::Kind::kUnfolded;
   window.operand = node.value("self");
-  if (base_name(node) != "col2im" || window.operand == kNoValue || node.results.empty() || node.results[0] == kNoValue)
+  if (rule_of(node) != OpRule::kCol2im || window.operand == kNoValue || node.results.empty() ||
+      node.results[0] == kNoValue)
     return std::nullopt;
   if (kernel.size() != 2 || dilation.size() != 2 || padding.size() != 2 || stride.size() != 2) return std::nullopt;
   const TensorType &columns = graph.type(window.operand), &image = graph.type(node.results[0]);

@@ -114,16 +114,13 @@ Shape Window::kernel_shape() const {
 }
 
 std::optional<Window> window_of(const Graph& graph, const Node& node) {
-  std::string_view base = base_name(node);
-  if (base.starts_with('_')) base.remove_prefix(1);
-  if (base == "col2im") return unfolded_of(graph, node);
-  const bool adaptive = base.starts_with("adaptive_");
-  if (adaptive) base.remove_prefix(9);
-  const bool fractional = base.starts_with("fractional_");
-  if (fractional) base.remove_prefix(11);
-  const bool largest = base.starts_with("max_pool");
-  if (!largest && !base.starts_with("avg_pool")) return std::nullopt;
-  const size_t count = base.size() > 8 && base[8] >= '1' && base[8] <= '3' ? static_cast<size_t>(base[8] - '0') : 0;
+  const OpInfo& info = op_info(node.op);
+  if (info.rule == OpRule::kCol2im) return unfolded_of(graph, node);
+  const bool fractional = info.rule == OpRule::kFractionalMax,
+             adaptive = info.rule == OpRule::kAdaptiveMax || info.rule == OpRule::kAdaptiveAverage,
+             largest = info.rule == OpRule::kMaxPool || info.rule == OpRule::kAdaptiveMax || fractional;
+  if (!largest && info.rule != OpRule::kAveragePool && info.rule != OpRule::kAdaptiveAverage) return std::nullopt;
+  const auto count = static_cast<size_t>(spatial_axes(info));
   Window window;
   window.kind = largest ? Window::Kind::kMax : Window::Kind::kAverage;
   window.operand = node.value("self");

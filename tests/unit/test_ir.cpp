@@ -162,7 +162,7 @@ TEST(OpRegistry, KnowsOverloadsApart) {
   EXPECT_EQ(class_of("aten.max.other"), OpClass::kPointwise);
   EXPECT_EQ(class_of("aten.add.Scalar"), OpClass::kPointwise);
   EXPECT_EQ(class_of("mine.add.Tensor"), OpClass::kOther);
-  EXPECT_FALSE(op_info("mine.add.Tensor").pure);
+  EXPECT_FALSE(op_info("mine.add.Tensor").pure());
 }
 
 TEST(OpRegistry, CoversCoreAten) {

@@ -1,7 +1,6 @@
-// The table of operators agrees with itself and with the tables of lowerings.
+// The rows of operators hold together.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
@@ -10,46 +9,9 @@
 #include "kernel/operations.hpp"
 #include "plan/estimate.hpp"
 #include "plan/op_table.hpp"
-#include "plan/scalar_ops.hpp"
 
 namespace kw {
 namespace {
-
-// An element of these is an element of an operand, or is interpolated from a few: plan/pull.hpp has which.
-const std::set<std::string_view> kByAccess = {"cat",
-                                              "concat",
-                                              "stack",
-                                              "pad",
-                                              "constant_pad_nd",
-                                              "reflection_pad1d",
-                                              "reflection_pad2d",
-                                              "reflection_pad3d",
-                                              "replication_pad1d",
-                                              "replication_pad2d",
-                                              "replication_pad3d",
-                                              "_pad_circular",
-                                              "gather",
-                                              "index",
-                                              "index_select",
-                                              "_unsafe_index",
-                                              "embedding",
-                                              "flip",
-                                              "roll",
-                                              "repeat",
-                                              "diag_embed",
-                                              "select_scatter",
-                                              "slice_scatter",
-                                              "im2col",
-                                              "upsample_nearest1d",
-                                              "upsample_nearest2d",
-                                              "upsample_nearest3d",
-                                              "_upsample_nearest_exact1d",
-                                              "_upsample_nearest_exact2d",
-                                              "_upsample_nearest_exact3d",
-                                              "upsample_linear1d",
-                                              "upsample_bilinear2d",
-                                              "upsample_trilinear3d",
-                                              "upsample_bicubic2d"};
 
 bool makes_elements(const OpInfo& row) {
   return row.lowering == Lowering::kElements || row.lowering == Lowering::kFoldOrElements;
@@ -66,24 +28,15 @@ TEST(OpRows, NamesAreUnique) {
   for (const OpInfo& row : op_rows()) EXPECT_TRUE(names.insert(row.name).second) << row.name;
 }
 
-TEST(OpRows, WhatIsMadeElementByElementHasALowering) {
-  std::set<std::string_view> by_access;
-  for (const OpInfo& row : op_rows()) {
-    if (!makes_elements(row)) continue;
-    const std::string_view name = base_name(row.name);
-    if (kByAccess.contains(name)) by_access.insert(name);
-    EXPECT_NE(plan::find_scalar_lowering(name) != nullptr, kByAccess.contains(name)) << row.name;
-  }
-  EXPECT_EQ(by_access, kByAccess);
+// An element is made by a formula, or it is an operand's, or is interpolated from a few.
+TEST(OpRows, WhatIsMadeElementByElementHasAFormulaOrMovesElements) {
+  for (const OpInfo& row : op_rows())
+    EXPECT_EQ(row.form.empty(), !makes_elements(row) || moves_elements(row.rule)) << row.name;
 }
 
-TEST(OpRows, EveryScalarLoweringHasARow) {
-  for (const std::string_view name : plan::names_of_scalar_lowerings()) {
-    const auto has_row = [&](const OpInfo& row) {
-      return base_name(row.name) == name && (makes_elements(row) || row.lowering == Lowering::kAlias);
-    };
-    EXPECT_TRUE(std::any_of(op_rows().begin(), op_rows().end(), has_row)) << name;
-  }
+TEST(OpRows, WhatThePlannerLowersHasARule) {
+  for (const OpInfo& row : op_rows())
+    EXPECT_TRUE(row.rule != OpRule::kNoRule || row.lowering == Lowering::kLibrary) << row.name;
 }
 
 TEST(OpRows, OverloadsOfMaxAreLoweredApart) {
@@ -99,9 +52,9 @@ TEST(OpRows, NothingIsLoweredOfAnUnknownOperator) {
 
 TEST(OpRows, EightBitFloatsAreCastAndMoved) {
   for (const char* op : {"aten._to_copy.default", "aten.view.default", "aten.cat.default", "aten.flip.default"})
-    EXPECT_TRUE(op_info(op).takes_float8) << op;
+    EXPECT_TRUE(op_info(op).takes_float8()) << op;
   for (const char* op : {"aten.add.Tensor", "aten.relu.default", "aten.sum.default", "aten.permute.default"})
-    EXPECT_FALSE(op_info(op).takes_float8) << op;
+    EXPECT_FALSE(op_info(op).takes_float8()) << op;
 }
 
 // Fusion weighs work against memory by these: schedules change with them.
