@@ -13,6 +13,7 @@ const std::unordered_map<std::string_view, const OpInfo*>& rows_by_name() {
   static const auto by_name = [] {
     std::unordered_map<std::string_view, const OpInfo*> rows;
     for (const OpInfo& row : op_rows()) rows.emplace(row.name, &row);
+    for (const auto& [synonym, name] : op_synonyms()) rows.emplace(synonym, rows.at(name));
     return rows;
   }();
   return by_name;

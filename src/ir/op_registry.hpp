@@ -191,6 +191,7 @@ struct OpInfo {
   OpRule rule = OpRule::kNoRule;
   std::string_view form = {};  // one element of the result as a formula of the arguments (plan/scalar_forms.hpp)
   unsigned flags = 0;
+  std::string_view synonyms = {};  // that take the same arguments, separated by blanks
 
   bool pure() const { return !(flags & kImpure); }
   bool takes_float8() const { return flags & kFloat8; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <unordered_map>
 
 namespace kw {
 namespace {
@@ -17,33 +18,24 @@ constexpr std::string_view kNormalise =
     "inverse = rsqrt(running_var + eps|1e-5); factor = select(given(weight), inverse * weight, inverse); "
     "value = (input - running_mean) * factor; select(given(bias), value + bias, value)";
 
-constexpr std::string_view kDivide =
-    "select(is(rounding_mode, floor), floor_divide(self, other), "
-    "select(is(rounding_mode, trunc), select(floating, trunc(self / other), trunc_div(self, other)), self / other))";
-constexpr std::string_view kClamp =
-    "low = select(given(min), maximum(self, min), self); select(given(max), minimum(low, max), low)";
-
-// What has a rule: name, class, flops per element, lowering, arithmetic weight, rule, formula, flags.
+// What has a rule: name, class, flops per element, lowering, arithmetic weight, rule, formula, flags, synonyms.
 // "max.dim" is the row of one overload, "add" of every overload of add that has no row of its own.
 constexpr OpInfo kPlanned[] = {
     // Pointwise
     {"add", kPointwise, 1, kElements, 1, kPromote, "self + other * alpha|1"},
-    {"sub", kPointwise, 1, kElements, 1, kPromote, "self - other * alpha|1"},
-    {"mul", kPointwise, 1, kElements, 1, kPromote, "self * other"},
-    {"div", kPointwise, 1, kElements, 2, kQuotient, kDivide},
+    {"sub", kPointwise, 1, kElements, 1, kPromote, "self - other * alpha|1", 0, "subtract"},
+    {"mul", kPointwise, 1, kElements, 1, kPromote, "self * other", 0, "multiply"},
+    {"div", kPointwise, 1, kElements, 2, kQuotient,
+     "select(is(rounding_mode, floor), floor_divide(self, other), "
+     "select(is(rounding_mode, trunc), select(floating, trunc(self / other), trunc_div(self, other)), self / other))",
+     0, "divide true_divide"},
     {"rsub", kPointwise, 1, kElements, 1, kPromote, "other - self * alpha|1"},
-    {"neg", kPointwise, 1, kElements, 1, kFirst, "-self"},
-    {"abs", kPointwise, 1, kElements, 1, kMagnitude, "abs(self)"},
+    {"neg", kPointwise, 1, kElements, 1, kFirst, "-self", 0, "negative"},
+    {"abs", kPointwise, 1, kElements, 1, kMagnitude, "abs(self)", 0, "absolute"},
     {"reciprocal", kPointwise, 1, kElements, 2, kFloating, "reciprocal(self)"},
     {"square", kPointwise, 1, kElements, 1, kSquare, "self * self"},
     {"sign", kPointwise, 1, kElements, 1, kFirst, "sign(self)"},
     {"sgn", kPointwise, 1, kElements, 1, kFirst, "sign(self)"},
-    {"multiply", kPointwise, 1, kElements, 1, kPromote, "self * other"},
-    {"divide", kPointwise, 1, kElements, 2, kQuotient, kDivide},
-    {"subtract", kPointwise, 1, kElements, 1, kPromote, "self - other * alpha|1"},
-    {"negative", kPointwise, 1, kElements, 1, kFirst, "-self"},
-    {"absolute", kPointwise, 1, kElements, 1, kMagnitude, "abs(self)"},
-    {"true_divide", kPointwise, 1, kElements, 2, kQuotient, kDivide},
     {"floor_divide", kPointwise, 1, kElements, 4, kPromote,
      "rest = fmod(self, other); exact = (self - rest) / other; "
      "quotient = select(rest != 0 and (other < 0 xor rest < 0), exact - 1, exact); whole = floor(quotient); "
@@ -61,10 +53,10 @@ constexpr OpInfo kPlanned[] = {
     {"fmin", kPointwise, 1, kElements, 1, kPromote, "fmin(self, other)"},
     {"max.other", kPointwise, 1, kElements, 4, kPromote, "maximum(self, other)"},
     {"min.other", kPointwise, 1, kElements, 4, kPromote, "minimum(self, other)"},
-    {"clamp", kPointwise, 1, kElements, 1, kPromote, kClamp},
+    {"clamp", kPointwise, 1, kElements, 1, kPromote,
+     "low = select(given(min), maximum(self, min), self); select(given(max), minimum(low, max), low)", 0, "clip"},
     {"clamp_min", kPointwise, 1, kElements, 1, kPromote, "maximum(self, min)"},
     {"clamp_max", kPointwise, 1, kElements, 1, kPromote, "minimum(self, max)"},
-    {"clip", kPointwise, 1, kElements, 1, kPromote, kClamp},
     {"relu", kPointwise, 1, kElements, 1, kFirst, "maximum(self, 0)"},
     {"relu6", kPointwise, 1, kElements, 1, kFirst, "minimum(maximum(self, 0), 6)"},
     {"hardtanh", kPointwise, 1, kElements, 1, kFirst, "minimum(maximum(self, min_val|-1), max_val|1)"},
@@ -77,12 +69,10 @@ constexpr OpInfo kPlanned[] = {
     {"hardshrink", kPointwise, 1, kElements, 1, kFirst, "select(self >= -lambd|0.5 and self <= lambd|0.5, 0, self)"},
     {"softshrink", kPointwise, 1, kElements, 1, kFirst,
      "bound = lambd|0.5; select(self > bound, self - bound, select(self < -bound, self + bound, self * 0))"},
-    {"softsign", kPointwise, 1, kElements, 3, kFloating, "self / (1 + abs(self))"},
-    {"tanhshrink", kPointwise, 10, kElements, 7, kFloating, "self - tanh(self)"},
     {"floor", kPointwise, 1, kElements, 1, kFirst, "floor(self)"},
     {"ceil", kPointwise, 1, kElements, 1, kFirst, "ceil(self)"},
     {"round", kPointwise, 1, kElements, 1, kRound, "round(self)"},
-    {"trunc", kPointwise, 1, kElements, 1, kFirst, "trunc(self)"},
+    {"trunc", kPointwise, 1, kElements, 1, kFirst, "trunc(self)", 0, "fix"},
     {"frac", kPointwise, 1, kElements, 2, kFirst, "self - trunc(self)"},
     {"nan_to_num", kPointwise, 1, kElements, 2, kFirst,
      "limited = select(self == -inf, neginf|-largest, select(self == inf, posinf|largest, self)); "
@@ -90,11 +80,11 @@ constexpr OpInfo kPlanned[] = {
     {"deg2rad", kPointwise, 1, kElements, 1, kFloating, "self * 0.017453292519943295"},
     {"rad2deg", kPointwise, 1, kElements, 1, kFloating, "self * 57.29577951308232"},
     {"eq", kPointwise, 1, kElements, 1, kCompare, "self == other"},
-    {"ne", kPointwise, 1, kElements, 1, kCompare, "self != other"},
-    {"lt", kPointwise, 1, kElements, 1, kCompare, "self < other"},
-    {"le", kPointwise, 1, kElements, 1, kCompare, "self <= other"},
-    {"gt", kPointwise, 1, kElements, 1, kCompare, "self > other"},
-    {"ge", kPointwise, 1, kElements, 1, kCompare, "self >= other"},
+    {"ne", kPointwise, 1, kElements, 1, kCompare, "self != other", 0, "not_equal"},
+    {"lt", kPointwise, 1, kElements, 1, kCompare, "self < other", 0, "less"},
+    {"le", kPointwise, 1, kElements, 1, kCompare, "self <= other", 0, "less_equal"},
+    {"gt", kPointwise, 1, kElements, 1, kCompare, "self > other", 0, "greater"},
+    {"ge", kPointwise, 1, kElements, 1, kCompare, "self >= other", 0, "greater_equal"},
     {"isnan", kPointwise, 1, kElements, 1, kCompare, "is_nan(self)"},
     {"isinf", kPointwise, 1, kElements, 1, kCompare, "is_inf(self)"},
     {"isfinite", kPointwise, 1, kElements, 1, kCompare, "not (is_nan(self) or is_inf(self))"},
@@ -102,15 +92,12 @@ constexpr OpInfo kPlanned[] = {
     {"logical_or", kPointwise, 1, kElements, 1, kLogical, "self or other"},
     {"logical_xor", kPointwise, 1, kElements, 1, kLogical, "self xor other"},
     {"logical_not", kPointwise, 1, kElements, 1, kLogical, "not self"},
-    {"bitwise_and", kPointwise, 1, kElements, 1, kPromote, "bit_and(self, other)"},
-    {"bitwise_or", kPointwise, 1, kElements, 1, kPromote, "bit_or(self, other)"},
-    {"bitwise_xor", kPointwise, 1, kElements, 1, kPromote, "bit_xor(self, other)"},
+    {"bitwise_and", kPointwise, 1, kElements, 1, kPromote, "bit_and(self, other)", 0, "__and__"},
+    {"bitwise_or", kPointwise, 1, kElements, 1, kPromote, "bit_or(self, other)", 0, "__or__"},
+    {"bitwise_xor", kPointwise, 1, kElements, 1, kPromote, "bit_xor(self, other)", 0, "__xor__"},
     {"bitwise_not", kPointwise, 1, kElements, 1, kFirst, "bit_not(self)"},
-    {"bitwise_left_shift", kPointwise, 1, kElements, 1, kPromote, "shift_left(self, other)"},
-    {"bitwise_right_shift", kPointwise, 1, kElements, 1, kPromote, "shift_right(self, other)"},
-    {"__and__", kPointwise, 1, kElements, 1, kPromote, "bit_and(self, other)"},
-    {"__or__", kPointwise, 1, kElements, 1, kPromote, "bit_or(self, other)"},
-    {"__xor__", kPointwise, 1, kElements, 1, kPromote, "bit_xor(self, other)"},
+    {"bitwise_left_shift", kPointwise, 1, kElements, 1, kPromote, "shift_left(self, other)", 0, "__lshift__"},
+    {"bitwise_right_shift", kPointwise, 1, kElements, 1, kPromote, "shift_right(self, other)", 0, "__rshift__"},
     {"where", kPointwise, 1, kElements, 1, kPromote, "select(condition, self, other)"},
     {"where.default", kPointwise, 1, kLibrary, 4},
     {"masked_fill", kPointwise, 1, kElements, 1, kFirst, "select(mask, value, self)"},
@@ -125,30 +112,31 @@ constexpr OpInfo kPlanned[] = {
     {"copy", kPointwise, 0, kElements, 0, kKeep, "src", kFloat8},
     {"lift_fresh_copy", kPointwise, 0, kElements, 0, kFirst, "self", kFloat8},
     {"exp", kPointwise, 10, kElements, 4, kFloating, "exp(self)"},
-    {"exp2", kPointwise, 10, kElements, 4, kFloating, "exp2(self)"},
-    {"expm1", kPointwise, 10, kElements, 6, kFloating, "expm1(self)"},
+    {"exp2", kPointwise, 10, kElements, 4, kFloating, "exp2(self)", 0, "special_exp2"},
+    {"expm1", kPointwise, 10, kElements, 6, kFloating, "expm1(self)", 0, "special_expm1"},
     {"log", kPointwise, 10, kElements, 5, kFloating, "log(self)"},
     {"log2", kPointwise, 10, kElements, 5, kFloating, "log2(self)"},
     {"log10", kPointwise, 10, kElements, 5, kFloating, "log10(self)"},
-    {"log1p", kPointwise, 10, kElements, 6, kFloating, "log1p(self)"},
+    {"log1p", kPointwise, 10, kElements, 6, kFloating, "log1p(self)", 0, "special_log1p"},
     {"sqrt", kPointwise, 10, kElements, 3, kFloating, "sqrt(self)"},
     {"rsqrt", kPointwise, 10, kElements, 3, kFloating, "rsqrt(self)"},
     {"sin", kPointwise, 10, kElements, 20, kFloating, "sin(self)"},
     {"cos", kPointwise, 10, kElements, 20, kFloating, "cos(self)"},
     {"tan", kPointwise, 10, kElements, 24, kFloating, "tan(self)"},
-    {"asin", kPointwise, 10, kElements, 8, kFloating, "asin(self)"},
-    {"acos", kPointwise, 10, kElements, 8, kFloating, "acos(self)"},
-    {"atan", kPointwise, 10, kElements, 8, kFloating, "atan(self)"},
-    {"atan2", kPointwise, 10, kElements, 10, kFloating, "atan2(self, other)"},
+    {"asin", kPointwise, 10, kElements, 8, kFloating, "asin(self)", 0, "arcsin"},
+    {"acos", kPointwise, 10, kElements, 8, kFloating, "acos(self)", 0, "arccos"},
+    {"atan", kPointwise, 10, kElements, 8, kFloating, "atan(self)", 0, "arctan"},
+    {"atan2", kPointwise, 10, kElements, 10, kFloating, "atan2(self, other)", 0, "arctan2"},
     {"sinh", kPointwise, 10, kElements, 8, kFloating, "sinh(self)"},
     {"cosh", kPointwise, 10, kElements, 8, kFloating, "cosh(self)"},
     {"tanh", kPointwise, 10, kElements, 6, kFloating, "tanh(self)"},
-    {"asinh", kPointwise, 10, kElements, 10, kFloating, "asinh(self)"},
-    {"acosh", kPointwise, 10, kElements, 10, kFloating, "acosh(self)"},
-    {"atanh", kPointwise, 10, kElements, 10, kFloating, "atanh(self)"},
-    {"erf", kPointwise, 10, kElements, 8, kFloating, "erf(self)"},
-    {"erfc", kPointwise, 10, kElements, 8, kFloating, "erfc(self)"},
-    {"sigmoid", kPointwise, 10, kElements, 5, kFloating, "sigmoid(self)"},
+    {"asinh", kPointwise, 10, kElements, 10, kFloating, "asinh(self)", 0, "arcsinh"},
+    {"acosh", kPointwise, 10, kElements, 10, kFloating, "acosh(self)", 0, "arccosh"},
+    {"atanh", kPointwise, 10, kElements, 10, kFloating, "atanh(self)", 0, "arctanh"},
+    {"erf", kPointwise, 10, kElements, 8, kFloating, "erf(self)", 0, "special_erf"},
+    {"erfc", kPointwise, 10, kElements, 8, kFloating, "erfc(self)", 0, "special_erfc"},
+    {"erfinv", kPointwise, 10, kLibrary, 4, kFloating, "", 0, "special_erfinv"},
+    {"sigmoid", kPointwise, 10, kElements, 5, kFloating, "sigmoid(self)", 0, "special_expit"},
     {"pow", kPointwise, 10, kElements, 6, kPower, "pow(self, exponent)"},
     {"hypot", kPointwise, 10, kElements, 4, kPromote,
      "x = abs(self); y = abs(other); longer = maximum(x, y); limit = select(double, 0x1p500, 0x1p60); "
@@ -198,12 +186,12 @@ constexpr OpInfo kPlanned[] = {
     {"norm", kReduction, 1, kFold, 4, kNorm},
     {"linalg_vector_norm", kReduction, 1, kFold, 4, kNorm},
     {"frobenius_norm", kReduction, 1, kFold, 4, kNorm},
-    {"logsumexp", kReduction, 1, kFold, 4, kLogSumExp},
+    {"logsumexp", kReduction, 1, kFold, 4, kLogSumExp, "", 0, "special_logsumexp"},
     {"count_nonzero", kReduction, 1, kFold, 4, kCountNonzero},
     // Normalisations
-    {"softmax", kNormalisation, 8, kFold, 4, kSoftmax},
+    {"softmax", kNormalisation, 8, kFold, 4, kSoftmax, "", 0, "special_softmax"},
     {"_softmax", kNormalisation, 8, kFold, 4, kSoftmax},
-    {"log_softmax", kNormalisation, 8, kFold, 4, kLogSoftmax},
+    {"log_softmax", kNormalisation, 8, kFold, 4, kLogSoftmax, "", 0, "special_log_softmax"},
     {"_log_softmax", kNormalisation, 8, kFold, 4, kLogSoftmax},
     {"_safe_softmax", kNormalisation, 8, kFold, 4, kSafeSoftmax},
     {"layer_norm", kNormalisation, 8, kFold, 4, kLayerNorm},
@@ -267,8 +255,7 @@ constexpr OpInfo kPlanned[] = {
     // Copies by index
     {"take", kDataMovement, 0, kLibrary, 4, kTake},
     {"take_along_dim", kDataMovement, 0, kLibrary, 4, kTake},
-    {"cat", kDataMovement, 0, kElements, 1, kCat, "", kFloat8},
-    {"concat", kDataMovement, 0, kElements, 1, kCat, "", kFloat8},
+    {"cat", kDataMovement, 0, kElements, 1, kCat, "", kFloat8, "concat concatenate"},
     {"stack", kDataMovement, 0, kElements, 1, kStack, "", kFloat8},
     {"pad", kDataMovement, 0, kElements, 1, kPad},
     {"constant_pad_nd", kDataMovement, 0, kElements, 1, kPad},
@@ -391,42 +378,36 @@ struct Family {
 };
 
 constexpr Family kLibraryFamilies[] = {
-    {kPointwise, 1, 0, "signbit positive clip_min heaviside"},
-    {kPointwise, 1, 0, "fix nextafter copysign ldexp frexp"},
     {kPointwise, 1, 0,
-     "less less_equal greater greater_equal not_equal isposinf isneginf isreal isclose __lshift__ __rshift__ gcd lcm"},
+     "signbit positive clip_min heaviside nextafter copysign ldexp frexp isposinf isneginf isreal isclose gcd lcm"},
     {kPointwise, 0, 0, "lift_fresh float half double bool conj_physical _conj _neg_view"},
     {kPointwise, 10, 0,
-     "arcsin arccos arctan arctan2 arcsinh arccosh arctanh erfinv float_power logaddexp logaddexp2 "
-     "log_sigmoid_forward logsigmoid sinc special_erf special_erfc special_erfcx special_erfinv special_expm1 "
-     "special_exp2 special_expit special_log1p special_logit special_ndtr special_ndtri special_log_ndtr "
-     "special_entr special_xlog1py special_xlogy special_sinc special_round special_i0 special_i0e special_i1 "
-     "special_i1e special_bessel_j0 special_bessel_j1 special_zeta special_psi i0 digamma lgamma polygamma mvlgamma "
-     "igamma igammac"},
+     "float_power logaddexp logaddexp2 log_sigmoid_forward logsigmoid sinc special_erfcx special_logit "
+     "special_ndtr special_ndtri special_log_ndtr special_entr special_xlog1py special_xlogy special_sinc "
+     "special_round special_i0 special_i0e special_i1 special_i1e special_bessel_j0 special_bessel_j1 special_zeta "
+     "special_psi i0 digamma lgamma polygamma mvlgamma igamma igammac"},
     {kPointwise, 4, 0,
      "sigmoid_backward tanh_backward gelu_backward silu_backward mish_backward elu_backward leaky_relu_backward "
-     "hardtanh_backward hardsigmoid_backward hardswish_backward threshold_backward softplus_backward logit_backward "
-     "complex polar real_copy imag_copy angle glu glu_jvp"},
+     "hardtanh_backward hardsigmoid_backward hardswish_backward threshold_backward softplus_backward "
+     "logit_backward complex polar real_copy imag_copy angle glu glu_jvp"},
     {kReduction, 1, 0,
-     "linalg_norm nuclear_norm special_logsumexp nansum nanmean median.default nanmedian.default dist trace equal "
-     "allclose"},
+     "linalg_norm nuclear_norm nansum nanmean median.default nanmedian.default dist trace equal allclose"},
     {kNormalisation, 8, 0,
-     "special_softmax special_log_softmax _batch_norm_no_update _batch_norm_with_update "
-     "_batch_norm_with_update_functional cudnn_batch_norm miopen_batch_norm local_response_norm normalize renorm "
-     "weight_norm _weight_norm _weight_norm_interface"},
+     "_batch_norm_no_update _batch_norm_with_update _batch_norm_with_update_functional cudnn_batch_norm "
+     "miopen_batch_norm local_response_norm normalize renorm weight_norm _weight_norm _weight_norm_interface"},
     {kView, 0, 0,
-     "mH T broadcast_tensors linalg_diagonal view_as_real view_as_complex real imag atleast_1d atleast_2d atleast_3d "
-     "resolve_conj resolve_neg"},
+     "mH T broadcast_tensors linalg_diagonal view_as_real view_as_complex real imag atleast_1d atleast_2d "
+     "atleast_3d resolve_conj resolve_neg"},
     {kDataMovement, 0, 0,
-     "concatenate hstack vstack dstack column_stack circular_pad _unsafe_masked_index embedding_bag fliplr flipud "
-     "rot90 tile diag diagflat index_copy index_fill masked_scatter diagonal_scatter as_strided_scatter "
-     "pixel_shuffle pixel_unshuffle channel_shuffle meshgrid permute_copy view_copy select_copy slice_copy "
-     "expand_copy squeeze_copy unsqueeze_copy transpose_copy as_strided_copy split_copy split_with_sizes_copy "
-     "unfold_copy unbind_copy block_diag"},
+     "hstack vstack dstack column_stack circular_pad _unsafe_masked_index embedding_bag fliplr flipud rot90 tile "
+     "diag diagflat index_copy index_fill masked_scatter diagonal_scatter as_strided_scatter pixel_shuffle "
+     "pixel_unshuffle channel_shuffle meshgrid permute_copy view_copy select_copy slice_copy expand_copy "
+     "squeeze_copy unsqueeze_copy transpose_copy as_strided_copy split_copy split_with_sizes_copy unfold_copy "
+     "unbind_copy block_diag"},
     {kDataMovement, 0, kWaits, "masked_select repeat_interleave one_hot combinations cartesian_prod"},
     {kContraction, 0, 0,
-     "addbmm addmv addr mv dot vdot inner outer ger matmul bilinear _trilinear einsum "
-     "tensordot kron chain_matmul linalg_multi_dot linalg_matmul _addmm_activation _scaled_mm _int_mm"},
+     "addbmm addmv addr mv dot vdot inner outer ger matmul bilinear _trilinear einsum tensordot kron chain_matmul "
+     "linalg_multi_dot linalg_matmul _addmm_activation _scaled_mm _int_mm"},
     {kConvolution, 0, 0,
      "convolution _convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
      "convolution_overrideable conv_tbc _conv_depthwise2d conv_depthwise3d slow_conv3d thnn_conv2d "
@@ -471,23 +452,39 @@ constexpr Family kLibraryFamilies[] = {
      "_local_scalar_dense is_nonzero"},
 };
 
+std::vector<std::string_view> words(std::string_view text) {
+  std::vector<std::string_view> found;
+  while (!text.empty()) {
+    found.push_back(text.substr(0, text.find(' ')));
+    text.remove_prefix(std::min(text.size(), found.back().size() + 1));
+  }
+  return found;
+}
+
 }  // namespace
 
 const std::vector<OpInfo>& op_rows() {
   static const std::vector<OpInfo> rows = [] {
     std::vector<OpInfo> all(std::begin(kPlanned), std::end(kPlanned));
     for (const Family& family : kLibraryFamilies)
-      for (std::string_view names = family.names; !names.empty();) {
-        const std::string_view name = names.substr(0, names.find(' '));
+      for (const std::string_view name : words(family.names))
         all.push_back({.name = name,
                        .op_class = family.op_class,
                        .flops_per_element = family.flops_per_element,
                        .flags = family.flags});
-        names.remove_prefix(std::min(names.size(), name.size() + 1));
-      }
     return all;
   }();
   return rows;
+}
+
+const std::unordered_map<std::string_view, std::string_view>& op_synonyms() {
+  static const auto synonyms = [] {
+    std::unordered_map<std::string_view, std::string_view> names;
+    for (const OpInfo& row : op_rows())
+      for (const std::string_view synonym : words(row.synonyms)) names.emplace(synonym, row.name);
+    return names;
+  }();
+  return synonyms;
 }
 
 }  // namespace kw

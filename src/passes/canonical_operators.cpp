@@ -3,78 +3,27 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "ir/op_registry.hpp"
+#include "ir/op_rows.hpp"
 #include "passes/canonicalise.hpp"
 
 namespace kw {
 namespace {
 
-// Same arguments, another name.
-const std::unordered_map<std::string_view, std::string_view>& synonyms() {
+// Same arguments, another overload. PyTorch takes a number where these want a tensor; comparisons and remainders want
+// their .Scalar overload for it.
+const std::unordered_map<std::string_view, std::string_view>& overloads() {
   static const std::unordered_map<std::string_view, std::string_view> table = {
-      // PyTorch takes a number where these want a tensor; comparisons and remainders want their .Scalar overload for
-      // it.
       {"add.Scalar", "add.Tensor"},
       {"sub.Scalar", "sub.Tensor"},
       {"mul.Scalar", "mul.Tensor"},
       {"div.Scalar", "div.Tensor"},
       {"div.Scalar_mode", "div.Tensor_mode"},
-      {"multiply.Tensor", "mul.Tensor"},
-      {"multiply.Scalar", "mul.Tensor"},
-      {"subtract.Tensor", "sub.Tensor"},
-      {"subtract.Scalar", "sub.Tensor"},
-      {"divide.Tensor", "div.Tensor"},
-      {"divide.Scalar", "div.Tensor"},
-      {"divide.Tensor_mode", "div.Tensor_mode"},
-      {"divide.Scalar_mode", "div.Tensor_mode"},
-      {"true_divide.Tensor", "div.Tensor"},
-      {"true_divide.Scalar", "div.Tensor"},
-      {"greater.Tensor", "gt.Tensor"},
-      {"greater.Scalar", "gt.Scalar"},
-      {"greater_equal.Tensor", "ge.Tensor"},
-      {"greater_equal.Scalar", "ge.Scalar"},
-      {"less.Tensor", "lt.Tensor"},
-      {"less.Scalar", "lt.Scalar"},
-      {"less_equal.Tensor", "le.Tensor"},
-      {"less_equal.Scalar", "le.Scalar"},
-      {"not_equal.Tensor", "ne.Tensor"},
-      {"not_equal.Scalar", "ne.Scalar"},
-      {"negative.default", "neg.default"},
-      {"absolute.default", "abs.default"},
-      {"fix.default", "trunc.default"},
-      {"arcsin.default", "asin.default"},
-      {"arccos.default", "acos.default"},
-      {"arctan.default", "atan.default"},
-      {"arctan2.default", "atan2.default"},
-      {"arcsinh.default", "asinh.default"},
-      {"arccosh.default", "acosh.default"},
-      {"arctanh.default", "atanh.default"},
-      {"special_erf.default", "erf.default"},
-      {"special_erfc.default", "erfc.default"},
-      {"special_erfinv.default", "erfinv.default"},
-      {"special_expm1.default", "expm1.default"},
-      {"special_exp2.default", "exp2.default"},
-      {"special_expit.default", "sigmoid.default"},
-      {"special_log1p.default", "log1p.default"},
-      {"special_logsumexp.default", "logsumexp.default"},
-      {"special_softmax.default", "softmax.int"},
-      {"special_log_softmax.default", "log_softmax.int"},
-      {"__and__.Tensor", "bitwise_and.Tensor"},
-      {"__or__.Tensor", "bitwise_or.Tensor"},
-      {"__xor__.Tensor", "bitwise_xor.Tensor"},
-      {"__and__.Scalar", "bitwise_and.Scalar"},
-      {"__or__.Scalar", "bitwise_or.Scalar"},
-      {"__xor__.Scalar", "bitwise_xor.Scalar"},
-      {"__lshift__.Tensor", "bitwise_left_shift.Tensor"},
-      {"__lshift__.Scalar", "bitwise_left_shift.Tensor_Scalar"},
-      {"__rshift__.Tensor", "bitwise_right_shift.Tensor"},
-      {"__rshift__.Scalar", "bitwise_right_shift.Tensor_Scalar"},
-      {"clip.default", "clamp.default"},
-      {"clip.Tensor", "clamp.Tensor"},
+      {"softmax.default", "softmax.int"},
+      {"log_softmax.default", "log_softmax.int"},
+      {"bitwise_left_shift.Scalar", "bitwise_left_shift.Tensor_Scalar"},
+      {"bitwise_right_shift.Scalar", "bitwise_right_shift.Tensor_Scalar"},
       {"max.other", "maximum.default"},
       {"min.other", "minimum.default"},
-      {"concat.default", "cat.default"},
-      {"concatenate.default", "cat.default"},
       {"max.default", "amax.default"},
       {"min.default", "amin.default"},
   };
@@ -245,8 +194,12 @@ struct Operators {
     const std::string_view overload = std::string_view(op).substr(std::min(op.size(), name.size() + 1));
     const auto self = [&] { return argument_of(node, "self"); };
 
-    if (const auto synonym = synonyms().find(op); synonym != synonyms().end()) {
-      node.op = "aten." + std::string(synonym->second);
+    std::string respelled = op;
+    if (const auto synonym = op_synonyms().find(name); synonym != op_synonyms().end())
+      respelled = std::string(synonym->second) + "." + std::string(overload);
+    if (const auto other = overloads().find(respelled); other != overloads().end()) respelled = other->second;
+    if (respelled != op) {
+      node.op = "aten." + respelled;
       rewriter.count(NumericTag::kExact);
     }
     if (name == "rsub") return become("sub.Tensor", {{"self", argument_of(node, "other")}, {"other", self()}, alpha()});
