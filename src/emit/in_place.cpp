@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "emit/tile_in_place.hpp"
+#include "lower/in_place.hpp"
 #include "ir/memory.hpp"
 #include "ir/op_registry.hpp"
 
@@ -122,7 +122,7 @@ class Finder {
     };
     const int read = position(other), written = position(graph_.values[value].name);
     return read >= 0 && written >= 0 && ask_program(program_, step, [&](const tile::Program& tiles) {
-             return is_elementwise(tiles, read, written);
+             return lower::is_elementwise(tiles, read, written);
            });
   }
 
@@ -163,7 +163,7 @@ class Finder {
     const int old_buffer = times(old_name) == 1 ? position(old_name) : -1, new_buffer = position(new_name);
     return ask_program(program_, step, [&](const tile::Program& tiles) {
       // The input may lie where its caller likes.
-      return reads_what_it_writes(tiles, old_buffer, new_buffer) &&
+      return lower::reads_what_it_writes(tiles, old_buffer, new_buffer) &&
              !target_.needs_alignment(lowered(step), new_buffer) &&
              (old_buffer < 0 || target_.reads_before_it_writes(lowered(step), old_buffer, new_buffer));
     });

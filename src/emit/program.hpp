@@ -42,8 +42,8 @@ struct TileStep {
 };
 
 // results = torch.ops.<op>(arguments); each result is restored to its captured strides when the library returns others.
-// mask_vector: of kw.keep_mask, which is a kernel of ours written by hand (emit/triton/keep_mask.hpp): elements side by
-// side that a thread is expected to take.
+// mask_vector: of kw.keep_mask, which is a kernel of ours written by hand (emit/runtime/triton/keep_mask.hpp): elements
+// side by side that a thread is expected to take.
 struct ExternStep {
   NodeId node = kNoNode;
   int64_t mask_vector = 0;

@@ -76,6 +76,8 @@ Interval range_of(const IndexFactor& factor, SymbolRanges ranges) {
   if (factor.kind == Kind::kSymbol) return {ranges[factor.symbol].low, ranges[factor.symbol].high};
   const Interval dividend = kernel::range_of(*factor.dividend, ranges);
   Interval divisor = kernel::range_of(*factor.divisor, ranges);
+  if (factor.kind == Kind::kMinimum)
+    return {std::min(dividend.low, divisor.low), std::min(dividend.high, divisor.high)};
   divisor.low = std::max<int64_t>(divisor.low, 1);
   divisor.high = std::max<int64_t>(divisor.high, divisor.low);
   if (factor.kind == Kind::kQuotient)
@@ -90,7 +92,7 @@ int64_t known_divisor(const IndexFactor& factor, SymbolRanges ranges) {
     const SymbolRange& range = ranges[factor.symbol];
     return range.low == range.high ? std::abs(range.low) : range.divisor;
   }
-  if (factor.kind == Kind::kRemainder)
+  if (factor.kind != Kind::kQuotient)
     return std::gcd(kernel::known_divisor(*factor.dividend, ranges), kernel::known_divisor(*factor.divisor, ranges));
   const int64_t dividend = kernel::known_divisor(*factor.dividend, ranges);
   if (const auto number = as_constant(*factor.divisor); number && dividend % *number == 0) return dividend / *number;
@@ -231,6 +233,13 @@ Index ceil_divide(const Index& index, const Index& divisor, SymbolRanges ranges)
   return floor_divide(index + divisor - Index(1), divisor, ranges);
 }
 
+Index minimum(const Index& left, const Index& right, SymbolRanges ranges) {
+  const Interval difference = range_of(left - right, ranges);
+  if (difference.high <= 0) return left;
+  if (difference.low >= 0) return right;
+  return of_pair(Kind::kMinimum, left, right);
+}
+
 Index recombined(const Index& index, SymbolRanges ranges) {
   for (const IndexTerm& term : index.terms) {
     if (term.factors.size() != 1 || term.factors[0].kind != Kind::kRemainder) continue;
@@ -356,6 +365,10 @@ int64_t evaluate(const Index& index, std::span<const int64_t> values) {
         continue;
       }
       const int64_t dividend = evaluate(*factor.dividend, values), divisor = evaluate(*factor.divisor, values);
+      if (factor.kind == Kind::kMinimum) {
+        product *= std::min(dividend, divisor);
+        continue;
+      }
       KW_ASSERT(divisor > 0, "an index is divided by a number below 1");
       const int64_t quotient = floor_of(dividend, divisor);
       product *= factor.kind == Kind::kQuotient ? quotient : dividend - quotient * divisor;
@@ -376,8 +389,9 @@ Index substitute(const Index& index, const std::function<Index(Symbol)>& replace
       }
       const Index dividend = substitute(*factor.dividend, replacement, ranges),
                   divisor = substitute(*factor.divisor, replacement, ranges);
-      product = product * (factor.kind == Kind::kQuotient ? floor_divide(dividend, divisor, ranges)
-                                                          : modulo(dividend, divisor, ranges));
+      product = product * (factor.kind == Kind::kQuotient    ? floor_divide(dividend, divisor, ranges)
+                           : factor.kind == Kind::kRemainder ? modulo(dividend, divisor, ranges)
+                                                             : minimum(dividend, divisor, ranges));
     }
     sum = sum + product;
   }
@@ -390,15 +404,21 @@ std::string print_number(int64_t number, const IndexWords& words) {
   return words.number ? words.number(number) : std::to_string(number);
 }
 
+// Does it go without parentheses beside any operator?
+bool is_atom(const IndexFactor& factor) { return factor.kind == Kind::kSymbol || factor.kind == Kind::kMinimum; }
+
 std::string print_factor(const IndexFactor& factor, const IndexWords& words) {
   if (factor.kind == Kind::kSymbol) return words.name(factor.symbol);
+  if (factor.kind == Kind::kMinimum)
+    return std::string(words.minimum) + "(" + print_index(*factor.dividend, words) + ", " +
+           print_index(*factor.divisor, words) + ")";
   const auto operand = [&](const Index& index, bool of_left) {
     std::string text = print_index(index, words);
     const bool plain = as_constant(index)
                            ? index.constant >= 0
                            : index.constant == 0 && index.terms.size() == 1 && index.terms[0].coefficient == 1 &&
                                  (index.terms[0].factors.size() == 1) &&
-                                 (of_left || index.terms[0].factors[0].kind == Kind::kSymbol);
+                                 (of_left || is_atom(index.terms[0].factors[0]));
     return plain ? text : "(" + text + ")";
   };
   return operand(*factor.dividend, true) +
@@ -410,13 +430,12 @@ std::string print_factor(const IndexFactor& factor, const IndexWords& words) {
 std::string print_term(const IndexTerm& term, int64_t coefficient, const IndexWords& words) {
   std::vector<const IndexFactor*> factors;
   for (const IndexFactor& factor : term.factors) factors.push_back(&factor);
-  std::stable_sort(factors.begin(), factors.end(), [](const IndexFactor* left, const IndexFactor* right) {
-    return (left->kind != Kind::kSymbol) > (right->kind != Kind::kSymbol);
-  });
+  std::stable_sort(factors.begin(), factors.end(),
+                   [](const IndexFactor* left, const IndexFactor* right) { return is_atom(*left) < is_atom(*right); });
   std::string text;
   for (size_t i = 0; i < factors.size(); ++i) {
     std::string one = print_factor(*factors[i], words);
-    if (i > 0 && factors[i]->kind != Kind::kSymbol) one = "(" + one + ")";
+    if (i > 0 && !is_atom(*factors[i])) one = "(" + one + ")";
     text += (i > 0 ? " * " : "") + one;
   }
   return coefficient == 1 ? text : text + " * " + print_number(coefficient, words);
@@ -434,12 +453,14 @@ std::string print_index(const Index& index, const IndexWords& words) {
     return std::abs(left->coefficient) > std::abs(right->coefficient);
   });
   std::string text;
+  const bool starts = index.constant > 0 && !terms.empty() && terms[0]->coefficient < 0;  // 150 - start
+  if (starts) text = print_number(index.constant, words);
   for (const IndexTerm* term : terms) {
     const bool negative = term->coefficient < 0;
     if (text.empty()) {
       text = negative ? print_number(term->coefficient, words) + " * " + [&] {
         const std::string rest = print_term(*term, 1, words);
-        return term->factors[0].kind == Kind::kSymbol && term->factors.size() == 1 ? rest : "(" + rest + ")";
+        return is_atom(term->factors[0]) && term->factors.size() == 1 ? rest : "(" + rest + ")";
       }()
                       : print_term(*term, term->coefficient, words);
     } else {
@@ -447,7 +468,7 @@ std::string print_index(const Index& index, const IndexWords& words) {
     }
   }
   if (text.empty()) return print_number(index.constant, words);
-  if (index.constant > 0) text += " + " + print_number(index.constant, words);
+  if (index.constant > 0 && !starts) text += " + " + print_number(index.constant, words);
   if (index.constant < 0) text += " - " + print_number(-index.constant, words);
   return text;
 }

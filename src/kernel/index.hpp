@@ -1,7 +1,8 @@
-// Index algebra: whole numbers made of symbols (axes, loop variables, lanes, run-time sizes) by +, ·, floor division
-// and remainder. An index is a sum of terms; a term is a coefficient times factors; a factor is a symbol, or the
-// quotient or remainder of one index by another. Indices are kept in one order and simplified by what is known of the
-// symbols, so equal text means equal value. Nothing is refused: what cannot be simplified is kept as it was written.
+// Index algebra: whole numbers made of symbols (axes, loop variables, lanes, run-time sizes) by +, ·, floor division,
+// remainder and minimum. An index is a sum of terms; a term is a coefficient times factors; a factor is a symbol, the
+// quotient or remainder of one index by another, or the smaller of two. Indices are kept in one order and simplified by
+// what is known of the symbols, so equal text means equal value. Nothing is refused: what cannot be simplified is kept
+// as it was written.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +29,11 @@ using SymbolRanges = std::span<const SymbolRange>;
 struct Index;
 
 struct IndexFactor {
-  enum class Kind { kSymbol, kQuotient, kRemainder };
+  enum class Kind { kSymbol, kQuotient, kRemainder, kMinimum };
   Kind kind = Kind::kSymbol;
   Symbol symbol = -1;                              // kSymbol
-  std::shared_ptr<const Index> dividend, divisor;  // kQuotient (rounded down), kRemainder (never negative)
+  std::shared_ptr<const Index> dividend, divisor;  // kQuotient (rounded down), kRemainder (never negative);
+                                                   // kMinimum: the two, as they were written
 };
 
 struct IndexTerm {
@@ -57,6 +59,9 @@ Index operator*(const Index& left, const Index& right);
 Index floor_divide(const Index& index, const Index& divisor, SymbolRanges ranges);
 Index modulo(const Index& index, const Index& divisor, SymbolRanges ranges);
 Index ceil_divide(const Index& index, const Index& divisor, SymbolRanges ranges);
+
+// The smaller of two: one of them, where the ranges show which.
+Index minimum(const Index& left, const Index& right, SymbolRanges ranges);
 
 // The same number, with n in the place of d · floor(n / d) + n % d.
 Index recombined(const Index& index, SymbolRanges ranges);
@@ -89,11 +94,11 @@ int64_t evaluate(const Index& index, std::span<const int64_t> values);
 // The index with each symbol replaced.
 Index substitute(const Index& index, const std::function<Index(Symbol)>& replacement, SymbolRanges ranges);
 
-// "row * 4096 + column / 2 % 16"; a printer of other languages gives the words for quotients and remainders.
+// "row * 4096 + column / 2 % 16"; a printer of other languages gives the words for quotients, remainders and minima.
 struct IndexWords {
   std::function<std::string(Symbol)> name;
-  std::string_view quotient = " / ", remainder = " % ";
-  std::function<std::string(int64_t)> number;  // empty: decimal
+  std::string_view quotient = " / ", remainder = " % ", minimum = "min";
+  std::function<std::string(int64_t)> number = {};  // empty: decimal
 };
 std::string print_index(const Index& index, const IndexWords& words);
 

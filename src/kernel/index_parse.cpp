@@ -70,9 +70,18 @@ class IndexParser {
     const size_t at = reader_.position();
     if (!reader_.next_is_name()) reader_.fail("expected an index: a name, a number or '('");
     const std::string name = reader_.name();
+    if (name == "min" && reader_.accept("(")) return smaller_of_two();
     const std::optional<Symbol> symbol = find_(name);
     if (!symbol) reader_.fail_at(at, fmt::format("nothing is called '{}' here", name));
     return symbol_index(*symbol);
+  }
+
+  Index smaller_of_two() {
+    const Index left = sum();
+    reader_.expect(",");
+    const Index right = sum();
+    reader_.expect(")");
+    return minimum(left, right, ranges_);
   }
 
   TextReader& reader_;

@@ -74,7 +74,7 @@ Value Emission::define(std::string name, TileType type) {
 }
 
 std::string Emission::signature(const Instruction& one, const std::vector<TileType>& types) const {
-  const kernel::IndexWords words{[&](Symbol symbol) { return program_.symbols[symbol].name; }, " / ", " % ", {}};
+  const kernel::IndexWords words{[&](Symbol symbol) { return program_.symbols[symbol].name; }};
   std::string text = fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(one.kind), static_cast<int>(one.op),
                                  static_cast<int>(one.reduce), one.reversed, std::bit_cast<uint64_t>(one.number),
                                  one.integer, one.from, one.to);

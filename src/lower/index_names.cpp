@@ -61,6 +61,7 @@ std::string name_of_part(const tile::Program& program, const Index& part) {
   const IndexFactor& factor = part.terms.back().factors.back();
   const Index alone = index_of({1, {factor}});
   if (!(alone == part)) return name_of_part(program, alone) + "_place";
+  if (factor.kind == IndexFactor::Kind::kMinimum) return name_of_part(program, *factor.dividend) + "_at_most";
   const bool divides = factor.kind == IndexFactor::Kind::kQuotient;
   const auto divisor = kernel::as_constant(*factor.divisor);
   const std::string of = divisor ? fmt::format("{}_{}", divides ? "over" : "mod", *divisor)
@@ -251,7 +252,7 @@ class IndexNames {
 
   std::string text_of(const Index& index) const {
     const auto name = [&](Symbol symbol) { return program_.symbols[symbol].name; };
-    return kernel::print_index(index, {name, " // ", " % ", {}});
+    return kernel::print_index(index, {name, " // ", " % "});
   }
 
   void name_part(const Index& part) {

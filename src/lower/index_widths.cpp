@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lower/address_sums.hpp"
 #include "tile/definitions.hpp"
 
 namespace kw::lower {
@@ -21,8 +22,23 @@ void choose_index_widths(tile::Program& program) {
     }
     return false;
   };
+  const bool part_by_part = adds_part_by_part(program);
+  const auto choose_parts = [&](tile::Access& access) {
+    const std::vector<tile::Index> strides = tile::strides_of(program.buffers[access.buffer]);
+    for (size_t i = 0; i < access.coordinates.size(); ++i) {
+      tile::Coordinate& coordinate = access.coordinates[i];
+      tile::SumOrder& sum = coordinate.sum;
+      const tile::Index rest = coordinate.index - sum.first;
+      const bool is_alone = part_by_part && coordinate.value == tile::kNoValue;
+      sum.first_wide = (access.wide && !is_alone) || tile::leaves_32_bits(sum.first * strides[i], ranges);
+      sum.wide = (access.wide && !part_by_part) || tile::leaves_32_bits(rest * strides[i], ranges);
+    }
+  };
   program.narrow = true;
   tile::for_each_mutable(program.body, [&](Instruction& one) {
+    for (const tile::Index* index : {&one.index, &one.begin, &one.end})
+      one.wide = one.wide || tile::leaves_32_bits(*index, ranges);
+    if (one.kind == tile::Kind::kBarrier) one.wide = tile::leaves_32_bits(tile::arrivals_at(program, one), ranges);
     if (one.kind == tile::Kind::kDefine) {  // what it is made of is defined before
       SymbolInfo& named = program.symbols[one.symbol];
       named.dtype = uses_wide(named) || tile::leaves_32_bits(named.value, ranges) ? DType::i64 : DType::i32;
@@ -31,6 +47,7 @@ void choose_index_widths(tile::Program& program) {
       return;  // the copy engine takes coordinates
     for (tile::Access* access : {&one.access, &one.destination})
       access->wide = access->buffer >= 0 && tile::is_far(program, *access);
+    if (one.access.buffer >= 0) choose_parts(one.access);
   });
 }
 

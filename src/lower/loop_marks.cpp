@@ -19,11 +19,12 @@ using tile::kNoValue;
 using tile::Symbol;
 using tile::Value;
 
-// Is the symbol in a quotient or remainder?
+// Is the symbol in a quotient, a remainder or a minimum?
 bool is_divided(const Index& index, Symbol symbol) {
   return std::any_of(index.terms.begin(), index.terms.end(), [&](const kernel::IndexTerm& term) {
     return std::any_of(term.factors.begin(), term.factors.end(), [&](const IndexFactor& factor) {
-      return factor.kind != IndexFactor::Kind::kSymbol && kernel::uses(*factor.dividend, symbol);
+      return factor.kind != IndexFactor::Kind::kSymbol &&
+             (kernel::uses(*factor.dividend, symbol) || kernel::uses(*factor.divisor, symbol));
     });
   });
 }

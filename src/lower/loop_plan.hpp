@@ -44,6 +44,7 @@ struct NamedEnd {
   tile::Symbol lane;  // of the first of them
   tile::Index end;
   bool whole_vectors;
+  tile::Index points = {};  // how many the loops do, before whole vectors are made of them
 };
 
 // What is left of an access's place behind the start.
@@ -78,7 +79,9 @@ struct LoopStep {
   std::vector<LeftOfPlace> left;                // of accesses inside, behind starts
   std::vector<int> named_ends;                  // that are computed before this loop: its own first
   int end_name = -1;                            // of the plan's named ends, the loop's; -1: it ends at a number
-  Product product;                              // of a dot
+  int64_t first = 0, last = 0;  // what numbers say of where a loop begins, and of where it ends, if that
+                                // has no name; `begins` and `ends` are then what is no number
+  Product product;              // of a dot
   std::vector<LoopStep> body, otherwise_body;
 };
 

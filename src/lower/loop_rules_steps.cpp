@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "lower/named_ends.hpp"
 #include "lower/lane_bounds.hpp"
 #include "lower/loop_rules.hpp"
 #include "lower/loop_text.hpp"
@@ -121,6 +122,8 @@ class StepChecker {
     require(ended_[step.end_name], "the loop's end is computed elsewhere");
     require(end.end == step.end && end.whole_vectors == step.whole_vectors,
             "the loop's end is named as another one is");
+    require(end.points == points_until(program_, step.lane, end.end, end.whole_vectors),
+            "the points of '{}' before its end are others", name_of_lane(step.lane));
   }
 
   // Are the symbols of the index those of loops around?

@@ -7,6 +7,7 @@
 #include "lower/cache_hints.hpp"
 #include "lower/chained_products.hpp"
 #include "lower/dead_code.hpp"
+#include "lower/folded_stores.hpp"
 #include "lower/late_operations.hpp"
 #include "lower/loop_plan.hpp"
 #include "lower/loop_verifier.hpp"
@@ -81,6 +82,12 @@ void let_blocks_run_as_one(Draft& draft) {
 
 constexpr Step kSteps[] = {
     {"arrange", nullptr, [](Draft& draft) { draft.mapped = arrange(draft.kernel, draft.schedule); }},
+    {"fold-combined",
+     [](const Draft& draft) {
+       return std::any_of(draft.kernel.stores.begin(), draft.kernel.stores.end(),
+                          [](const kernel::Store& store) { return store.combines; });
+     },
+     [](Draft& draft) { fold_before_combining(draft.program()); }},
     {"three-products", [](const Draft& draft) { return draft.schedule.scheme == Scheme::kFp16x3; },
      [](Draft& draft) { write_three_products(draft.program()); }},
     {"run-as-one", [](const Draft& draft) { return draft.schedule.consumers.count > 1; }, let_blocks_run_as_one},

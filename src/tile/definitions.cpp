@@ -30,7 +30,8 @@ Program written_out(const Program& program) {
   for_each_mutable(result.body, [&](Instruction& one) {
     for (Index* index : {&one.index, &one.begin, &one.end}) *index = written_out(program, *index);
     for (Access* access : {&one.access, &one.destination})
-      for (Coordinate& coordinate : access->coordinates) coordinate.index = written_out(program, coordinate.index);
+      for (Coordinate& coordinate : access->coordinates)
+        for (Index* index : {&coordinate.index, &coordinate.sum.first}) *index = written_out(program, *index);
   });
   return result;
 }

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "support/error.hpp"
+#include "tile/block_places.hpp"
 #include "tile/block_run.hpp"
 #include "tile/definitions.hpp"
 #include "tile/storage.hpp"
@@ -111,8 +113,9 @@ class GridRun {
       for (double& number : storage.numbers().reals) number = kernel::round_to(buffer.dtype, number);
   }
 
-  // All symbols' values for every block; the last of the grid is the fastest.
+  // All symbols' values for every block; the last of the grid is the fastest, if their numbers do not say how.
   std::vector<std::vector<int64_t>> blocks() const {
+    if (!program_.places.empty()) return numbered_blocks();
     std::vector<std::vector<int64_t>> all = {symbols_};
     for (const Symbol symbol : program_.grid) {
       const int64_t count = kernel::evaluate(program_.symbols[symbol].count, symbols_);
@@ -123,6 +126,32 @@ class GridRun {
           more.back()[symbol] = position;
         }
       all = std::move(more);
+    }
+    return all;
+  }
+
+  std::vector<std::vector<int64_t>> numbered_blocks() const {
+    const Symbol number = number_of_block(program_), consumer = number_of_consumer(program_);
+    const int64_t members = consumer >= 0 ? width_of(program_, consumer) : 1;
+    int64_t count = 1;
+    for (const Symbol symbol : program_.grid) count *= kernel::evaluate(launched_along(program_, symbol), symbols_);
+    std::vector<std::vector<int64_t>> all;
+    std::set<std::vector<int64_t>> taken;
+    for (int64_t block = 0; block < count * members; ++block) {
+      std::vector<int64_t>& values = all.emplace_back(symbols_);
+      values[number] = block / members;
+      if (consumer >= 0) values[consumer] = block % members;
+      for (const Symbol symbol : program_.places)
+        values[symbol] = kernel::evaluate(program_.symbols[symbol].value, values);
+      std::vector<int64_t> place;
+      for (const Symbol symbol : program_.grid) {
+        place.push_back(values[symbol]);
+        const int64_t blocks = kernel::evaluate(program_.symbols[symbol].count, symbols_);
+        if (values[symbol] < 0 || values[symbol] >= blocks)
+          refuse(fmt::format("block {} is at {} of {} along '{}'", block, values[symbol], blocks,
+                             program_.symbols[symbol].name));
+      }
+      if (!taken.insert(place).second) refuse(fmt::format("block {} is where another one is", block));
     }
     return all;
   }

@@ -118,6 +118,10 @@ kernel::SymbolRange loop_range(const Index& begin, const Index& end, int64_t ste
   return {first.low, std::max(first.low, last), divisor};
 }
 
+Index iterations_of(const Program& program, const Instruction& loop) {
+  return kernel::ceil_divide(loop.end - loop.begin, loop.step, ranges_of(program));
+}
+
 Index offset_of(const Program& program, const Access& access) {
   const std::vector<Index> strides = strides_of(program.buffers[access.buffer]);
   Index offset;
@@ -171,6 +175,13 @@ int64_t blocks_of_row(const Program& program) {
   for (Symbol symbol : shared_rows(program))
     count *= kernel::range_of(program.symbols[symbol].count, ranges_of(program)).high;
   return count;
+}
+
+Index arrivals_at(const Program& program, const Instruction& barrier) {
+  Index blocks(barrier.lanes.empty() ? 1 : blocks_of_row(program));
+  if (barrier.lanes.empty())
+    for (Symbol symbol : program.grid) blocks = blocks * program.symbols[symbol].count;
+  return (barrier.index + Index(1)) * blocks;
 }
 
 bool counts_blocks(const Program& program, int buffer) {

@@ -27,25 +27,30 @@ using kernel::Symbol;
 enum class SymbolKind {
   kSize,   // a run-time size, the same for all blocks: an argument of the kernel, or the number of threads
   kGrid,   // a block's own position along one dimension of the grid
-  kLoop,   // the variable of a For
-  kLane,   // the position along one dimension of tiles
-  kNamed,  // an index that has a name (definitions.hpp): a Define at the start of the program, or of a loop's body,
-           // gives it its value
+  kBlock,  // the number of a block, or of blocks that run as one, in the order in which they begin (block_places.hpp)
+  kConsumer,  // which one a block is of those that run as one
+  kLoop,      // the variable of a For
+  kLane,      // the position along one dimension of tiles
+  kNamed,     // an index that has a name (definitions.hpp): a Define at the start of the program, or of a loop's body,
+              // gives it its value; or one of `places`
 };
 
 inline constexpr int64_t kMostOfVector = 16;  // elements, of a byte each
+inline constexpr int64_t kHighestRank = 8;    // of tiles that all have the same dimensions
 
 struct SymbolInfo {
   std::string name;  // "row", "key_block": a Python and C++ identifier
   SymbolKind kind = SymbolKind::kLane;
   kernel::SymbolRange range;  // a lane's is [0, width)
   Index count;                // kGrid: number of blocks along it, an index over sizes
+  int dimension = -1;         // kLane: of tiles, where all have the same ones (Program::rank)
   bool simd = false;          // kLane: the one that a CPU takes side by side
   int64_t vectors = 0;        // kLane: at most so many points of it are read or written at once; 0: as many as can be
   bool shared = false;        // kLane: threads of a CPU share its points, and fold their shares together
   int threads = 0;            // kSize: it is how many threads of a CPU there are, or 1 where they are fewer than this;
                               // 0: an argument
-  Index value = {};           // kNamed: over symbols that are known where it is defined
+  Index value = {};           // kNamed: over symbols that are known where it is defined; kGrid: its place, where the
+                              // program has some
   DType dtype = DType::i64;   // kNamed: i32 or i64, in which it is computed
 };
 
@@ -87,10 +92,20 @@ struct ValueInfo {
 
 // --- Accesses ---
 
+// In which order a coordinate's parts are added, and in how many bits each is computed: a part of the index that is one
+// number for the block, the value, and the rest of the index.
+struct SumOrder {
+  Index first;                            // 0: the index is not taken apart
+  bool together = false;                  // the rest is a sum by itself, which is computed once for several accesses
+  bool first_wide = false, wide = false;  // in 64 bits, in programs whose indices are narrow: the first part, the rest
+  bool operator==(const SumOrder&) const = default;
+};
+
 // index + value: the affine part and, where data decide, an integer tile.
 struct Coordinate {
   Index index;
   Value value = kNoValue;
+  SumOrder sum = {};
 };
 
 // One element of a buffer for every point of the lanes. Where the mask does not hold nothing is read or written, and a
@@ -203,6 +218,9 @@ struct Instruction {
   Scope scope = Scope::kBlock;       // kBarrier
   DotPrecision precision = DotPrecision::kIeee;  // kDot
 
+  bool wide = false;  // kIndex, kFor, kBarrier: its indices are computed in 64 bits, in programs whose indices are
+                      // narrow
+
   Symbol symbol = -1;            // kFor: its variable; kDefine
   Index begin, end;              // kFor: over sizes, grid and enclosing loops
   Value until = kNoValue;        // kFor: a scalar i32 or i64, and no iteration starts at it or beyond
@@ -249,6 +267,9 @@ struct Program {
   std::vector<Symbol> grid;  // outermost first
   GridOrder order;
   Consumers consumers;
+  // How a block that only knows its number finds its place in the grid (block_places.hpp): named indices and, last, the
+  // grid's symbols, each made of the number and of those before it. Empty: it is told its place.
+  std::vector<Symbol> places;
   // A buffer of i32, whose first element is zero at the start: blocks take their places in the grid from it, one by one
   // as they begin. So all blocks before one have begun, too; -1: blocks begin in any order.
   int tickets = -1;
@@ -258,6 +279,8 @@ struct Program {
   bool approximate = false;  // functions may be a few places of their last digit off, but where steps follow
   bool contracts = false;    // a product and the sum that takes it may be rounded once
   bool narrow = false;       // indices are computed in 32 bits where they fit, and nothing else is said
+  int rank = -1;             // all tiles have so many dimensions, of size 1 where they do not vary; which one a lane is
+                             // it says; of what is stacked, one more. -1: a tile has those of its lanes
 };
 
 // Do data decide its place, in part?
@@ -277,6 +300,8 @@ int64_t elements_spanned(const Program& program, const Buffer& buffer);
 // What a block's position, of `count`, and a loop's variable can be. `ranges` are those of the symbols in the indices.
 kernel::SymbolRange grid_range(const Index& count, kernel::SymbolRanges ranges);
 kernel::SymbolRange loop_range(const Index& begin, const Index& end, int64_t step, kernel::SymbolRanges ranges);
+// How often a loop goes round, if no value ends it.
+Index iterations_of(const Program& program, const Instruction& loop);
 // Elements from the buffer's start, of the affine part of the access.
 Index offset_of(const Program& program, const Access& access);
 // How far apart in the buffer neighbours along the symbol lie; nullopt where that is not the same for all.
@@ -303,6 +328,8 @@ std::vector<Symbol> shared_rows(const Program& program);
 // How many blocks share a row, which must be able to run at once; 1 where they do not wait for each other. Blocks take
 // tickets, and those of a row are neighbours: a row that waits has all its blocks running, or the next to begin.
 int64_t blocks_of_row(const Program& program);
+// Of a barrier whose blocks are counted: the count when all have come.
+Index arrivals_at(const Program& program, const Instruction& barrier);
 // Is the buffer one in which blocks are counted: zero at the start?
 bool counts_blocks(const Program& program, int buffer);
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 
+#include "tile/block_places.hpp"
 #include "tile/definitions.hpp"
 #include "tile/rules.hpp"
 #include "tile/verifier.hpp"
@@ -140,6 +141,8 @@ void check_symbol_info(const Program& program, const SymbolInfo& symbol, kernel:
         throw BrokenRule{fmt::format("lane '{}' is shared by threads, beside blocks of a grid", symbol.name)};
       break;
     case SymbolKind::kLoop: break;  // checked at its For
+    case SymbolKind::kBlock:
+    case SymbolKind::kConsumer: break;  // checked with the places
     case SymbolKind::kNamed: check_named(program, symbol, ranges); break;
   }
 }
@@ -188,6 +191,30 @@ void check_buffer(const Program& program, const Buffer& buffer, kernel::SymbolRa
     throw BrokenRule{fmt::format("the alignment of {} is no power of two", what)};
 }
 
+// Lanes of one tile are different dimensions of it.
+void check_rank(const Program& program) {
+  std::vector<bool> stacked(program.symbols.size());
+  for_each(program.body, [&](const Instruction& one) {
+    for (const Symbol lane : {one.kind == Kind::kStack ? one.to : -1, one.kind == Kind::kUnstack ? one.from : -1})
+      if (lane >= 0 && lane < static_cast<Symbol>(stacked.size())) stacked[lane] = true;
+  });
+  for (size_t symbol = 0; symbol < program.symbols.size(); ++symbol) {
+    const SymbolInfo& info = program.symbols[symbol];
+    const int least = program.rank < 0 || info.kind != SymbolKind::kLane ? -1 : stacked[symbol] ? program.rank : 0;
+    const int most = least < 0 ? -1 : stacked[symbol] ? program.rank : program.rank - 1;
+    if (info.dimension < least || info.dimension > most)
+      throw BrokenRule{
+          fmt::format("'{}' is dimension {} of tiles that have {}", info.name, info.dimension, program.rank)};
+  }
+  if (program.rank < 0) return;
+  for (const ValueInfo& value : program.values)
+    for (const Symbol lane : value.type.lanes)
+      for (const Symbol other : value.type.lanes)
+        if (lane != other && program.symbols[lane].dimension == program.symbols[other].dimension)
+          throw BrokenRule{fmt::format("'{}' and '{}' are one dimension of '%{}'", program.symbols[lane].name,
+                                       program.symbols[other].name, value.name)};
+}
+
 void check_tickets(const Program& program) {
   if (program.tickets < 0) return;
   const int count = static_cast<int>(program.buffers.size());
@@ -219,10 +246,16 @@ void check_declarations(const Program& program) {
   check_names(program);
   check_definitions(program);
   const std::vector<kernel::SymbolRange> ranges = ranges_of(program);
-  for (const SymbolInfo& symbol : program.symbols) check_symbol_info(program, symbol, ranges);
+  for (size_t symbol = 0; symbol < program.symbols.size(); ++symbol) {
+    const bool is_place = std::count(program.places.begin(), program.places.end(), static_cast<Symbol>(symbol)) > 0;
+    if (!is_place || program.symbols[symbol].kind == SymbolKind::kGrid)
+      check_symbol_info(program, program.symbols[symbol], ranges);
+  }
   check_grid(program);
-  for (const Buffer& buffer : program.buffers) check_buffer(program, buffer, ranges);
+  if (const std::string fault = fault_of_places(program); !fault.empty()) throw BrokenRule{fault};
   for (const ValueInfo& value : program.values) check_type(program, value);
+  check_rank(program);
+  for (const Buffer& buffer : program.buffers) check_buffer(program, buffer, ranges);
   check_tickets(program);
   if (program.warps < 1) throw BrokenRule{"a block has at least one warp"};
   if (program.max_registers < 0) throw BrokenRule{"the limit of registers is below 0"};

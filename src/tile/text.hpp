@@ -8,9 +8,15 @@
 //     lane row = 16, column = 4096                          # `column = 4096 shared simd`: by threads of a CPU,
 //                                                           # and side by side
 //     launch warps 8 registers 128                          # registers: where it is limited; behind that
-//                                                           # `approximate`, `contracts`, `narrow`
+//                                                           # `approximate`, `contracts`, `narrow`; `rank 2`: of all
+//                                                           # tiles, where lanes have a dimension: `row = 16
+//                                                           # dimension 0`
 //     order grouped 8 (row_block, column_block)             # where it is not the grid's own
 //     consumers 2 along row_block programs 132              # blocks that run as one, fed by a producer
+//     number program = 192                                  # of blocks, as they begin, where a launch only counts
+//     them; place first_row_block = program / 128 * 8             # and how they find their places in the grid place
+//     row_block = first_row_block + program % 8       # (block_places.hpp; `consumer member = 2`: of those that
+//                                                           # run as one)
 //     buffer x: f32[rows, 4096] input
 //     buffer weight: f32[4096] input align 4
 //     buffer staged: f16[2, 4096] scratch shared            # spaces: global (not written), shared, cluster
@@ -26,6 +32,9 @@
 //     %partial: f32[row] = load parts[row] where %inside otherwise any coherent    # nothing sees what is beyond; the
 //                                                           # load sees what other blocks wrote meanwhile
 //     %far: f32[row, column] = load x[row_index, column] offset i64    # of a narrow program: a place beyond 32 bits
+//     %parts: f32[column] = load x[row * 4096 i64; column + start together]    # what is added first, the rest as a sum
+//                                                           # by itself; `i64`: which part is computed in 64 bits
+//     %at: i64[row] = index row * rows wide                 # computed in 64 bits on the way; so are loops' bounds
 //     %box: f32[row, column] = load x[row_block * 16 + row, column] bulk    # a box; 0 outside of the buffer
 //     %picked: f32[row] = load weight[row + %table]         # a coordinate: an index, an integer tile, or their sum
 //     %turned: f32[source] = relabel %x column -> source
@@ -57,7 +66,8 @@
 //   }
 //
 // Casts are `%y: bf16[row] = cast %x`. Numbers of floating types are written as C++ does (also inf, -inf, nan,
-// 0x1p-12), constants of b1 as true and false. A remainder in an index is `a % b` with a space, as %b is a value.
+// 0x1p-12), constants of b1 as true and false. A remainder in an index is `a % b` with a space, as %b is a value; the
+// smaller of two is `min(a, b)`.
 #pragma once
 
 #include <string>

@@ -152,6 +152,9 @@ class ProgramParser {
     else if (reader_.accept("launch")) parse_launch();
     else if (reader_.accept("order")) parse_order();
     else if (reader_.accept("consumers")) parse_consumers();
+    else if (reader_.accept("number")) parse_number(SymbolKind::kBlock);
+    else if (reader_.accept("consumer")) parse_number(SymbolKind::kConsumer);
+    else if (reader_.accept("place")) parse_place();
     else if (reader_.accept("buffer")) parse_buffer();
     else if (reader_.accept("tickets")) program_.tickets = buffer_named();
     else return false;
@@ -193,6 +196,7 @@ class ProgramParser {
     info.shared = reader_.accept("shared");
     info.simd = reader_.accept("simd");
     if (reader_.accept("vectors")) info.vectors = whole_number(1, kMostOfVector);
+    if (reader_.accept("dimension")) info.dimension = whole_number(0, kHighestRank);
     add_symbol(std::move(info));
   }
 
@@ -203,6 +207,7 @@ class ProgramParser {
     program_.approximate = reader_.accept("approximate");
     program_.contracts = reader_.accept("contracts");
     program_.narrow = reader_.accept("narrow");
+    if (reader_.accept("rank")) program_.rank = whole_number(0, kHighestRank);
   }
 
   void parse_order() {
@@ -213,6 +218,34 @@ class ProgramParser {
     reader_.expect(",");
     program_.order.along = used_symbol(SymbolKind::kGrid, "dimension of the grid");
     reader_.expect(")");
+  }
+
+  void parse_number(SymbolKind kind) {
+    SymbolInfo info{new_name().text, kind, {}, {}};
+    reader_.expect("=");
+    const int64_t count = whole_number(1, std::numeric_limits<int32_t>::max());
+    info.range = {0, count - 1};
+    add_symbol(std::move(info));
+  }
+
+  // Of a dimension of the grid, or of a name for a part of that.
+  void parse_place() {
+    TextReader ahead = reader_;
+    const auto known = symbols_.find(ahead.name());
+    Symbol symbol = -1;
+    if (known == symbols_.end()) {
+      SymbolInfo info{new_name().text, SymbolKind::kNamed, {}, {}};
+      info.dtype = DType::i32;
+      reader_.expect("=");
+      info.value = index();
+      info.range = range_of_named(program_, info.value);
+      symbol = add_symbol(std::move(info));
+    } else {
+      symbol = used_symbol(SymbolKind::kGrid, "dimension of the grid");
+      reader_.expect("=");
+      program_.symbols[symbol].value = index();
+    }
+    program_.places.push_back(symbol);
   }
 
   void parse_consumers() {
@@ -258,8 +291,9 @@ class ProgramParser {
   }
 
   bool next_begins_something() {
-    for (const std::string_view begin : {"doc", "size", "grid", "lane", "launch", "order", "consumers", "buffer",
-                                         "tickets", "align", "copy", "wait", "barrier", "for", "if", "store", "index"})
+    for (const std::string_view begin :
+         {"doc",    "size",    "grid",  "lane", "launch", "order",   "consumers", "number", "consumer", "place",
+          "buffer", "tickets", "align", "copy", "wait",   "barrier", "for",       "if",     "store",    "index"})
       if (reader_.next_is(begin)) return true;
     return false;
   }
@@ -288,13 +322,24 @@ class ProgramParser {
 
   Coordinate coordinate() {
     Coordinate result;
-    if (reader_.next_is("%")) {
-      result.value = used_value();
-      if (reader_.accept("+")) result.index = index();
-      return result;
+    if (!reader_.next_is("%")) {
+      result.index = index();
+      SumOrder& sum = result.sum;
+      const bool wide = reader_.accept("i64");
+      if (!reader_.accept(";")) {
+        sum.wide = wide;
+      } else {
+        sum.first = result.index;
+        sum.first_wide = wide;
+        if (!reader_.next_is("%")) result.index = result.index + index();
+      }
     }
-    result.index = index();
-    if (reader_.accept("+")) result.value = used_value();
+    if (reader_.next_is("%") || reader_.accept("+")) {
+      result.value = used_value();
+      if (reader_.accept("+")) result.index = result.index + index();
+    }
+    result.sum.wide = reader_.accept("i64") || result.sum.wide;
+    result.sum.together = reader_.accept("together");
     return result;
   }
 
@@ -368,6 +413,7 @@ class ProgramParser {
           for (const Index& at : indices()) result.access.coordinates.push_back({at});
         reader_.expect("turn");
         result.index = index();
+        result.wide = reader_.accept("wide");
       }
     } else {
       reader_.fail("expected an instruction: '%name: type = …', index, store, copy, wait, barrier, for or if");
@@ -407,6 +453,7 @@ class ProgramParser {
     } else if (word_here == "index") {
       result.kind = Kind::kIndex;
       result.index = index();
+      result.wide = reader_.accept("wide");
     } else if (word_here == "relabel") {
       result.kind = Kind::kRelabel;
       result.operands = {used_value()};
@@ -532,6 +579,7 @@ class ProgramParser {
     result.reversed = reader_.accept("reversed");
     result.shared = reader_.accept("shared");
     result.simd = reader_.accept("simd");
+    result.wide = reader_.accept("wide");
     std::vector<Name> results;
     if (reader_.accept("carry")) {
       do {

@@ -27,6 +27,7 @@ class ProgramPrinter {
     if (!program_.doc.empty()) out_ += fmt::format("  doc {}\n", quoted(program_.doc));
     print_symbols();
     print_launch();
+    print_places();
     for (const Buffer& buffer : program_.buffers) out_ += "  " + buffer_text(buffer) + "\n";
     if (program_.tickets >= 0)
       out_ += fmt::format("  tickets {}\n", is_known(program_.tickets) ? program_.buffers[program_.tickets].name : "?");
@@ -64,7 +65,7 @@ class ProgramPrinter {
         const std::string at = counter.coordinates.empty() && is_known(counter.buffer)
                                    ? program_.buffers[counter.buffer].name
                                    : place(counter);
-        return fmt::format("{} counted {} turn {}", head, at, index_text(instruction.index));
+        return fmt::format("{} counted {} turn {}{}", head, at, index_text(instruction.index), wide(instruction));
       }
     }
     return "?";
@@ -89,6 +90,9 @@ class ProgramPrinter {
     give_kind(SymbolKind::kSize);
     for (const Symbol symbol : program_.grid) give(symbol);
     give_kind(SymbolKind::kLane);
+    give_kind(SymbolKind::kBlock);
+    give_kind(SymbolKind::kConsumer);
+    for (const Symbol symbol : program_.places) give(symbol);
     for_each(program_.body, [&](const Instruction& instruction) {
       if (instruction.kind == Kind::kFor || instruction.kind == Kind::kDefine) give(instruction.symbol);
     });
@@ -171,9 +175,10 @@ class ProgramPrinter {
         if (symbol.range.divisor != 1) out_ += fmt::format(" by {}", symbol.range.divisor);
         out_ += symbol.threads > 0 ? fmt::format(" threads {}\n", symbol.threads) : "\n";
       } else if (symbol.kind == SymbolKind::kLane) {
-        lanes += fmt::format("{}{} = {}{}{}{}", lanes.empty() ? "" : ", ", symbol.name, symbol.range.high + 1,
+        lanes += fmt::format("{}{} = {}{}{}{}{}", lanes.empty() ? "" : ", ", symbol.name, symbol.range.high + 1,
                              symbol.shared ? " shared" : "", symbol.simd ? " simd" : "",
-                             symbol.vectors > 0 ? fmt::format(" vectors {}", symbol.vectors) : "");
+                             symbol.vectors > 0 ? fmt::format(" vectors {}", symbol.vectors) : "",
+                             symbol.dimension >= 0 ? fmt::format(" dimension {}", symbol.dimension) : "");
       }
     }
     for (const Symbol symbol : program_.grid)
@@ -189,6 +194,7 @@ class ProgramPrinter {
     if (program_.approximate) out_ += " approximate";
     if (program_.contracts) out_ += " contracts";
     if (program_.narrow) out_ += " narrow";
+    if (program_.rank >= 0) out_ += fmt::format(" rank {}", program_.rank);
     out_ += "\n";
     if (program_.order.grouped >= 0)
       out_ += fmt::format("  order grouped {} ({}, {})\n", program_.order.count, symbol_name(program_.order.grouped),
@@ -208,6 +214,18 @@ class ProgramPrinter {
     out_ += "\n";
   }
 
+  void print_places() {
+    for (const SymbolInfo& symbol : program_.symbols)
+      if (symbol.kind == SymbolKind::kBlock || symbol.kind == SymbolKind::kConsumer)
+        out_ += fmt::format("  {} {} = {}\n", symbol.kind == SymbolKind::kBlock ? "number" : "consumer", symbol.name,
+                            symbol.range.high + 1);
+    for (const Symbol symbol : program_.places) {
+      const bool known = symbol >= 0 && symbol < static_cast<Symbol>(program_.symbols.size());
+      out_ += fmt::format("  place {} = {}\n", symbol_name(symbol),
+                          known ? index_text(program_.symbols[symbol].value) : "?");
+    }
+  }
+
   std::string buffer_text(const Buffer& buffer) const {
     std::string text = fmt::format("buffer {}: {}[{}]", buffer.name, kw::name_of(buffer.dtype), indices(buffer.shape));
     if (!buffer.strides.empty()) text += " strides [" + indices(buffer.strides) + "]";
@@ -221,12 +239,20 @@ class ProgramPrinter {
 
   bool is_known(int buffer) const { return buffer >= 0 && buffer < static_cast<int>(program_.buffers.size()); }
 
+  // The part that is added first, and the rest.
+  std::string coordinate(const Coordinate& coordinate) const {
+    const SumOrder& sum = coordinate.sum;
+    const Index rest = coordinate.index - sum.first;
+    std::string text;
+    if (!(sum.first == Index(0))) text = index_text(sum.first) + (sum.first_wide ? " i64; " : "; ");
+    if (coordinate.value == kNoValue || !(kernel::as_constant(rest) == 0)) text += index_text(rest);
+    if (coordinate.value != kNoValue)
+      text += (kernel::as_constant(rest) == 0 ? "" : " + ") + value_name(coordinate.value);
+    return text + (sum.wide ? " i64" : "") + (sum.together ? " together" : "");
+  }
+
   std::string place(const Access& access) const {
-    const std::string coordinates = joined(access.coordinates, [&](const Coordinate& coordinate) {
-      if (coordinate.value == kNoValue) return index_text(coordinate.index);
-      if (kernel::as_constant(coordinate.index) == 0) return value_name(coordinate.value);
-      return index_text(coordinate.index) + " + " + value_name(coordinate.value);
-    });
+    const std::string coordinates = joined(access.coordinates, [&](const Coordinate& one) { return coordinate(one); });
     return (is_known(access.buffer) ? program_.buffers[access.buffer].name : "?") + "[" + coordinates + "]" +
            (access.wide ? " offset i64" : "");
   }
@@ -258,7 +284,7 @@ class ProgramPrinter {
   std::string right_side(const Instruction& instruction) const {
     switch (instruction.kind) {
       case Kind::kConstant: return constant_text(instruction);
-      case Kind::kIndex: return "index " + index_text(instruction.index);
+      case Kind::kIndex: return fmt::format("index {}{}", index_text(instruction.index), wide(instruction));
       case Kind::kRelabel:
         return fmt::format("relabel {} {} -> {}", values(instruction.operands), symbol_name(instruction.from),
                            symbol_name(instruction.to));
@@ -287,6 +313,8 @@ class ProgramPrinter {
                            exactness_text(instruction.exactness), instruction.nonnegative ? " nonnegative" : "");
     }
   }
+
+  static std::string_view wide(const Instruction& instruction) { return instruction.wide ? " wide" : ""; }
 
   static std::string exactness_text(Exactness exactness) {
     return exactness == Exactness::kUsual ? "" : fmt::format(" {}", kExactnessWords[static_cast<size_t>(exactness)]);
@@ -328,6 +356,7 @@ class ProgramPrinter {
     if (instruction.reversed) text += " reversed";
     if (instruction.shared) text += " shared";
     if (instruction.simd) text += " simd";
+    text += wide(instruction);
     if (instruction.arguments.empty()) return text;
     text += " carry ";
     for (size_t i = 0; i < instruction.arguments.size(); ++i) {

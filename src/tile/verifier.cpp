@@ -77,6 +77,7 @@ class ScopeWalk {
       if (instruction.kind == Kind::kDefine && place >= names)
         throw BrokenRule{"an index is named elsewhere than at the start of the program or of a loop's body"};
       check_uses(instruction, surroundings);
+      if (program_.narrow) check_widths(instruction);
       check_fresh(instruction.results);
       check_instruction(meant_, meant[place], surroundings, ranges_);
       if (instruction.kind == Kind::kFor) walk_loop(instruction, meant[place], surroundings);
@@ -170,11 +171,34 @@ class ScopeWalk {
     if (instruction.kind == Kind::kFor) check_symbol(instruction.symbol);
   }
 
+  // What is computed in 32 bits does not leave them on the way.
+  void check_widths(const Instruction& instruction) const {
+    for (const Index* index : {&instruction.index, &instruction.begin, &instruction.end})
+      if (!instruction.wide && leaves_32_bits(*index, ranges_))
+        throw BrokenRule{"an index is computed in 32 bits, but may leave them"};
+    if (instruction.kind == Kind::kBarrier && !instruction.wide &&
+        leaves_32_bits(arrivals_at(program_, instruction), ranges_))
+      throw BrokenRule{"blocks are counted in 32 bits, but may be more"};
+    const bool is_box = instruction.mode == CopyMode::kBulk && instruction.kind != Kind::kCopy;
+    if (instruction.access.buffer < 0 || is_box) return;
+    const std::vector<Index> strides = strides_of(program_.buffers[instruction.access.buffer]);
+    const std::vector<Coordinate>& coordinates = instruction.access.coordinates;
+    for (size_t i = 0; i < std::min(strides.size(), coordinates.size()); ++i) {
+      const SumOrder& sum = coordinates[i].sum;
+      const Index rest = coordinates[i].index - sum.first;
+      if ((!sum.first_wide && leaves_32_bits(sum.first * strides[i], ranges_)) ||
+          (!sum.wide && leaves_32_bits(rest * strides[i], ranges_)))
+        throw BrokenRule{"a part of a place is computed in 32 bits, but may leave them"};
+      if (!lanes_of(program_, sum.first).empty()) throw BrokenRule{"what is added first is one number for the block"};
+    }
+  }
+
   void check_access(const Access& access, const Surroundings& surroundings) const {
     if (access.buffer < 0 || access.buffer >= static_cast<int>(program_.buffers.size()))
       throw BrokenRule{fmt::format("buffer {} is not in the program's table", access.buffer)};
     for (const Coordinate& coordinate : access.coordinates) {
       check_index(coordinate.index, surroundings);
+      check_index(coordinate.sum.first, surroundings);
       if (coordinate.value != kNoValue) check_use(coordinate.value);
     }
     if (access.mask != kNoValue) check_use(access.mask);
@@ -192,6 +216,10 @@ class ScopeWalk {
     for (size_t symbol = 0; symbol < used.size(); ++symbol) {
       if (used[symbol] && program_.symbols[symbol].kind == SymbolKind::kNamed && !is_named_[symbol])
         throw BrokenRule{fmt::format("'{}' is used where it is not defined", program_.symbols[symbol].name)};
+      if (used[symbol] && (program_.symbols[symbol].kind == SymbolKind::kBlock ||
+                           program_.symbols[symbol].kind == SymbolKind::kConsumer))
+        throw BrokenRule{
+            fmt::format("'{}' is used elsewhere than in the places of blocks", program_.symbols[symbol].name)};
       if (!used[symbol] || program_.symbols[symbol].kind != SymbolKind::kLoop) continue;
       bool open = false;
       for (const Instruction* loop : surroundings.loops) open = open || loop->symbol == static_cast<Symbol>(symbol);

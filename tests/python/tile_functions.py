@@ -11,7 +11,7 @@ from typing import Mapping
 import torch
 
 HOME = Path(__file__).resolve().parent.parent.parent
-LOADER = (HOME / "src" / "emit" / "cpu" / "loader.py").read_text()
+LOADER = (HOME / "src" / "emit" / "runtime" / "cpu" / "loader.py").read_text()
 
 
 def compiler_flags() -> list[str]:

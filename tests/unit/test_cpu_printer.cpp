@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "emit/cpu/helper_sections.hpp"
+#include "emit/runtime/cpu/helper_sections.hpp"
 #include "emit/cpu/tile_printer.hpp"
 #include "group_text.hpp"
 #include "support/text.hpp"

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "emit/cpu/tile_printer.hpp"
-#include "emit/tile_in_place.hpp"
+#include "lower/in_place.hpp"
 #include "group_text.hpp"
 #include "plan/embedding.hpp"
 #include "plan/estimate.hpp"
@@ -323,10 +323,10 @@ TEST(GroupKernels, MayWriteWhereTheyReadOutsideOfLoops) {
               "  %a = add(%b, %total) : f32\n  %y = sub(%x, %total) : f32\n  store %y to y[1024*row + column]\n"
               "  store %a to after[row]\n}\n"))
           .program;
-  EXPECT_TRUE(reads_what_it_writes(program, 1, 2));
-  EXPECT_TRUE(reads_first(program, 1, 2).holds);
-  EXPECT_FALSE(reads_what_it_writes(program, 0, 3));  // the second walk would read what the first block stored
-  EXPECT_FALSE(reads_first(program, 0, 3).holds);
+  EXPECT_TRUE(lower::reads_what_it_writes(program, 1, 2));
+  EXPECT_TRUE(lower::reads_first(program, 1, 2).holds);
+  EXPECT_FALSE(lower::reads_what_it_writes(program, 0, 3));  // the second walk would read what the first block stored
+  EXPECT_FALSE(lower::reads_first(program, 0, 3).holds);
 }
 
 // Every iteration is done with an element when it stores the same place; a neighbour's is another one's.
@@ -340,11 +340,11 @@ TEST(GroupKernels, MayWriteWhereTheyReadInLoopsOfACpu) {
     return cpu_tiles(group);
   };
   const tile::Program same = program("64*row + column"), next = program("64*row + column + 1");
-  EXPECT_TRUE(reads_what_it_writes(same, 0, 1));
-  EXPECT_TRUE(kw::is_elementwise(same, 0, 1));
-  EXPECT_TRUE(cpu::reads_before_it_writes(*lower::lowered_by(cpu::lowering_steps(), same), 0, 1));
-  EXPECT_FALSE(reads_what_it_writes(next, 0, 1));
-  EXPECT_FALSE(kw::is_elementwise(next, 0, 1));
+  EXPECT_TRUE(lower::reads_what_it_writes(same, 0, 1));
+  EXPECT_TRUE(lower::is_elementwise(same, 0, 1));
+  EXPECT_TRUE(lower::reads_before_it_writes_on_cpu(*lower::lowered_by(cpu::lowering_steps(), same), 0, 1));
+  EXPECT_FALSE(lower::reads_what_it_writes(next, 0, 1));
+  EXPECT_FALSE(lower::is_elementwise(next, 0, 1));
 }
 
 TEST(GroupKernels, FollowProductsWithoutSteps) {

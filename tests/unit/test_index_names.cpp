@@ -136,7 +136,7 @@ TEST(IndexWidths, PlacesAreWideWhereTheyMayBeBeyond32Bits) {
   %x_tile: f32[column] = load x[row, column * 1000 + 7]
   store y[row, column] <- %x_tile
 })");
-  expect_lines(text, {"load x[row, column_index] offset i64", "store y[row, column] <- %x_tile"});
+  expect_lines(text, {"load x[row i64, column_index i64] offset i64", "store y[row, column] <- %x_tile"});
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ constexpr const char* kNames[] = {"i", "j", "n", "t"};
 const std::vector<SymbolRange> kRanges = {{0, 6, 1}, {0, 4, 1}, {2, 8, 2}, {0, 48, 16}};
 
 IndexWords words() {
-  return {[](Symbol symbol) { return std::string(kNames[symbol]); }, " / ", " % ", {}};
+  return {[](Symbol symbol) { return std::string(kNames[symbol]); }};
 }
 
 Index parsed(const std::string& text) {
@@ -52,7 +52,7 @@ struct Both {
 
 Both random_index(std::mt19937& random, int depth) {
   const auto below = [&](int bound) { return static_cast<int>(random() % bound); };
-  const int kind = below(depth == 0 ? 2 : 7);
+  const int kind = below(depth == 0 ? 2 : 8);
   if (kind == 0) {
     const int64_t number = below(9) - 2;
     return {Index(number), [=](const auto&) { return number; }};
@@ -69,6 +69,11 @@ Both random_index(std::mt19937& random, int depth) {
     if (kind == 3)
       return {left.index - right.index, [=](const auto& at) { return left.direct(at) - right.direct(at); }};
     return {left.index * right.index, [=](const auto& at) { return left.direct(at) * right.direct(at); }};
+  }
+  if (kind == 7) {
+    const Both right = random_index(random, depth - 1);
+    return {minimum(left.index, right.index, kRanges),
+            [=](const auto& at) { return std::min(left.direct(at), right.direct(at)); }};
   }
   const bool by_size = below(3) == 0;
   const int64_t number = 1 + below(6);
@@ -126,6 +131,11 @@ TEST(Index, SimplifiesByWhatIsKnown) {
       {"(i % 6) % 3", "i % 3"},
       {"(i + 1) * (i + 1) - i * i", "i * 2 + 1"},
       {"i - j - i", "-1 * j"},
+      {"min(i, 6)", "i"},
+      {"min(n - i, 2) - 1", "min(n - i, 2) - 1"},
+      {"min(i + 3, j + 3) * 2", "min(i + 3, j + 3) * 2"},
+      {"j / (min(i, j) + 1)", "j / (min(i, j) + 1)"},
+      {"t / min(n, 3)", "t / min(n, 3)"},
   };
   for (const auto& [given, expected] : cases) EXPECT_EQ(print_index(parsed(given), words()), expected) << given;
 }

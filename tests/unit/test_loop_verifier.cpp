@@ -233,7 +233,7 @@ TEST(LoopVerifier, EndsAreComputedBeforeTheirLoops) {
 )";
   Broken whole(kEnding);
   const std::string text = print_loops(whole.program, whole.plan);
-  EXPECT_NE(text.find("\n  end row = -4 * block + 6\n  lane row = 4 to"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  end row = 6 - block * 4\n  lane row = 4 to"), std::string::npos) << text;
   EXPECT_EQ(whole.fault(), "");
   Broken missing(kEnding);
   missing.step("lane row").named_ends.clear();
@@ -241,6 +241,9 @@ TEST(LoopVerifier, EndsAreComputedBeforeTheirLoops) {
   Broken other(kEnding);
   other.plan.named_ends[0].end = other.plan.named_ends[0].end + tile::Index(1);
   EXPECT_NE(other.fault().find("the loop's end is named as another one is"), std::string::npos) << other.fault();
+  Broken fewer(kEnding);
+  fewer.plan.named_ends[0].points = tile::Index(3);
+  EXPECT_NE(fewer.fault().find("the points of 'row' before its end are others"), std::string::npos) << fewer.fault();
   Broken outside(kEnding);
   outside.plan.named_ends[0].end = kernel::symbol_index(outside.step("lane row").lane);
   EXPECT_NE(outside.fault().find("the end of 'row' is computed outside a loop over 'row'"), std::string::npos)

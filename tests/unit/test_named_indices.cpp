@@ -1,4 +1,5 @@
 // Named indices of tile programs: text, rules, what they mean.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -20,7 +21,7 @@ constexpr std::string_view kRows = R"(program rows {
   buffer y: f32[4, 6] output
 
   index row_index: i32 = row_block * 2 + row
-  index turned: i32 = -1 * row_index + 3
+  index turned: i32 = 3 - row_index
   for column = 0 to 6 {
     index column_over_2: i64 = column / 2
     %x_tile: f32[row] = load x[turned, column_over_2 * 2 + column % 2]
@@ -67,7 +68,7 @@ TEST(NamedIndices, AreDefinedBeforeTheirUse) {
             std::string::npos);
   Program program = parse_program(kRows);
   std::swap(program.body[0], program.body[1]);
-  EXPECT_NE(find_fault(program).find("'index turned: i32 = -1 * row_index + 3': 'row_index' is used where it is not"),
+  EXPECT_NE(find_fault(program).find("'index turned: i32 = 3 - row_index': 'row_index' is used where it is not"),
             std::string::npos)
       << find_fault(program);
 }
@@ -100,12 +101,11 @@ TEST(NamedIndices, AreNotMadeOfThemselves) {
 }
 
 TEST(NamedIndices, FitTheirTypeAndRange) {
-  EXPECT_NE(
-      fault_of("i32 = -1 * row_index + 3", "i32 = 3000000000 - row_index").find("'turned' is of type i32, but may"),
-      std::string::npos);
+  EXPECT_NE(fault_of("i32 = 3 - row_index", "i32 = 3000000000 - row_index").find("'turned' is of type i32, but may"),
+            std::string::npos);
   EXPECT_NE(fault_of("turned: i32", "turned: f32").find("indices are i32 or i64"), std::string::npos);
   // What the end is does not matter where a sum on the way is beyond it.
-  EXPECT_NE(fault_of("i32 = -1 * row_index + 3", "i32 = row_index * 1000000000 / 1000000007").find("but may leave it"),
+  EXPECT_NE(fault_of("i32 = 3 - row_index", "i32 = row_index * 1000000000 / 1000000007").find("but may leave it"),
             std::string::npos);
   Program program = parse_program(kRows);
   program.symbols[program.body[1].symbol].range.high = 2;
@@ -114,9 +114,9 @@ TEST(NamedIndices, FitTheirTypeAndRange) {
 
 // The corners of ranges show where a buffer is left, as if every name were written out.
 TEST(NamedIndices, DoNotHideWhatIsOutside) {
-  EXPECT_NE(fault_of("row_index + 3", "row_index + 2").find("dimension 0 of buffer 'x' is left: -1 outside 4"),
+  EXPECT_NE(fault_of("3 - row_index", "2 - row_index").find("dimension 0 of buffer 'x' is left: -1 outside 4"),
             std::string::npos)
-      << fault_of("row_index + 3", "row_index + 2");
+      << fault_of("3 - row_index", "2 - row_index");
 }
 
 // Nor which blocks write to one element.
@@ -129,22 +129,90 @@ TEST(NamedIndices, DoNotHideWhoWrites) {
   EXPECT_NE(find_fault(program).find("store values of their own"), std::string::npos) << find_fault(program);
 }
 
-TEST(NarrowPrograms, MarkPlacesBeyond32Bits) {
-  std::string text(R"(program far {
+// Of places, parts of places, numbers and loops.
+TEST(NarrowPrograms, MarkWhatMayLeave32Bits) {
+  const std::string text(R"(program far {
   grid row = 65536
   lane column = 64
   launch warps 4 narrow
   buffer x: f32[65536, 65536] input
+  buffer places: f32[8589934592] input
   buffer y: f32[65536] output
 
-  %a: f32[column] = load x[row, column] offset i64
+  %at: i64 = index row * 65536 wide
+  %a: f32[column] = load x[row i64, column] offset i64
+  %c: f32[column] = load places[row * 65536 i64; row + column together] offset i64
+  %d: f32[column] = load places[row * 65536 i64; column + %at] offset i64
   %b: f32 = fold sum %a over column
+  for start = row * 65536 to row * 65536 + 64 step 16 wide {
+    %e: f32 = load places[start i64] offset i64
+  }
   store y[row] <- %b
 }
 )");
   EXPECT_EQ(print_program(parse_program(text)), text);
-  text.erase(text.find(" offset i64"), 11);
-  EXPECT_THROW(parse_program(text), Error);
+  for (const std::string mark : {" wide\n", "[row i64", "65536 i64; row + column", "65536 i64; column + %at", "16 wide",
+                                 "[start i64", "column] offset i64", "together] offset i64"}) {
+    std::string changed = text;
+    const size_t at = changed.find(mark);
+    ASSERT_NE(at, std::string::npos) << mark;
+    const std::string word = mark.find("offset") != std::string::npos ? " offset i64"
+                             : mark.find("i64") != std::string::npos  ? " i64"
+                                                                      : " wide";
+    changed.erase(changed.find(word, at), word.size());
+    try {
+      parse_program(changed);
+      ADD_FAILURE() << "without '" << mark << "'";
+    } catch (const Error& error) { EXPECT_NE(error.text().message.find("may leave"), std::string::npos) << mark; }
+  }
+}
+
+TEST(NarrowPrograms, AddFirstWhatIsOneNumber) {
+  const std::string text(R"(program sums {
+  grid row = 4
+  lane column = 64
+  launch warps 4 narrow
+  buffer x: f32[256] input
+  buffer y: f32[256] output
+
+  %a: f32[column] = load x[column; row * 64]
+  store y[row * 64 + column] <- %a
+}
+)");
+  try {
+    parse_program(text);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(error.text().message.find("what is added first is one number"), std::string::npos);
+  }
+}
+
+TEST(Ranks, AreTheSameForAllTiles) {
+  const auto fault = [](const std::string& rank, const std::string& row, const std::string& column) {
+    const std::string text = fmt::format(R"(program ranked {{
+  lane row = 2{1}, column = 64{2}
+  launch warps 4{0}
+  buffer x: f32[128] input
+  buffer y: f32[128] output
+
+  %a: f32[row, column] = load x[row * 64 + column]
+  store y[row * 64 + column] <- %a
+}}
+)",
+                                         rank, row, column);
+    try {
+      EXPECT_EQ(print_program(parse_program(text)), text);
+    } catch (const Error& error) { return error.text().message; }
+    return std::string();
+  };
+  EXPECT_EQ(fault("", "", ""), "");
+  EXPECT_EQ(fault(" rank 2", " dimension 0", " dimension 1"), "");
+  EXPECT_EQ(fault(" rank 3", " dimension 2", " dimension 1"), "");
+  EXPECT_EQ(fault(" rank 2", " dimension 0", " dimension 0"),
+            "tile program: 'row' and 'column' are one dimension of '%a'");
+  EXPECT_NE(fault(" rank 2", " dimension 0", "").find("'column' is dimension -1"), std::string::npos);
+  EXPECT_NE(fault(" rank 1", " dimension 0", " dimension 1").find("'column' is dimension 1"), std::string::npos);
+  EXPECT_NE(fault("", " dimension 0", " dimension 1").find("'row' is dimension 0"), std::string::npos);
 }
 
 }  // namespace

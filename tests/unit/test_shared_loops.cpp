@@ -5,6 +5,7 @@
 
 #include "emit/cpu/tile_printer.hpp"
 #include "kernel/text.hpp"
+#include "lower/in_place.hpp"
 #include "lower/pipeline.hpp"
 #include "lower/loop_plan.hpp"
 #include "lower/shared_loops.hpp"
@@ -145,9 +146,9 @@ TEST(RowsOfLoops, AreOverwrittenByWhatReadsThemLast) {
         R"({"row":{"loop":1},"column":{"tile":256,"simd":true}})");
   };
   const tile::Program last = norm("  y[row, column] = twice - total\n  z[row, column] = total\n");
-  EXPECT_TRUE(cpu::reads_before_it_writes(*lowered_by(cpu::lowering_steps(), last), 0, 1));
+  EXPECT_TRUE(lower::reads_before_it_writes_on_cpu(*lowered_by(cpu::lowering_steps(), last), 0, 1));
   const tile::Program first = norm("  y[row, column] = twice\n  z[row, column] = twice - total\n");
-  EXPECT_FALSE(cpu::reads_before_it_writes(*lowered_by(cpu::lowering_steps(), first), 0, 1));
+  EXPECT_FALSE(lower::reads_before_it_writes_on_cpu(*lowered_by(cpu::lowering_steps(), first), 0, 1));
 }
 
 // Two loops over the same elements, one behind the other: the second reads again what the first has written over.
@@ -157,7 +158,7 @@ TEST(SharedLoops, WhatColumnsAreFoldedOverIsNotWrittenBetweenTheirLoops) {
       "  twice = x[row, column] * 2.0\n  total = sum(twice; row)\n  y[row, column] = twice\n"
       "  z[row, column] = twice - total\n}",
       R"({"row":{"tile":8},"column":{"tile":16,"simd":true}})");
-  EXPECT_FALSE(cpu::reads_before_it_writes(*lowered_by(cpu::lowering_steps(), columns), 0, 1));
+  EXPECT_FALSE(lower::reads_before_it_writes_on_cpu(*lowered_by(cpu::lowering_steps(), columns), 0, 1));
 }
 
 // --- Short rows ---

@@ -29,7 +29,7 @@ constexpr std::string_view kEverything = R"(program everything {
   buffer out: f32[rows, 256] strides [8192, 1] output
 
   %at: i32[column] = index column_block * 64 + column
-  %far: i64[row] = index row_block * 17592186044416 + row % 4
+  %far: i64[row] = index row_block * 17592186044416 + row % 4 wide
   %limit: i32 = constant 250
   %inside: b1[column] = less %at, %limit
   %always: b1 = constant true

@@ -44,6 +44,9 @@ constexpr Golden kGoldens[] = {
     {"convolution", "convolution",
      R"({"pixel":{"grid":32},"filter":{"grid":16},"channel":{"tile":16},"dy":{"loop":1},"dx":{"loop":1}})"},
     {"lstm", "lstm", R"({"step":{"loop":1},"batch":{"grid":4},"unit":{"tile":16},"source":{"tile":16}})"},
+    {"norm_linear", "norm_linear_f32",
+     R"({"m":{"grid":16},"n":{"grid":32},"k":{"loop":64,"stages":2},"scheme":"fp16x3","order":{"grouped":"m","along":"n",
+         "count":2}})"},
     {"sizes", "sizes", R"({"row":{"grid":4},"column":{"loop":16}})"},
 };
 // On a GPU alone.
@@ -92,7 +95,7 @@ TEST(TilePrinters, WhatAGpuAloneHasReadsLikeTheGoldenFiles) {
 }
 
 TEST(TilePrinters, TheStepsOfAGpuLeaveProgramsLikeTheGoldenFiles) {
-  for (const std::string name : {"convolution", "softmax_online"})
+  for (const std::string name : {"convolution", "norm_linear", "softmax_online"})
     for (const Golden& golden : kGoldens)
       if (golden.name == name)
         expect_golden(name + ".named", tile::print_program(triton_program(lowered(golden.kernel, golden.schedule))));

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "emit/cpu/vector_math.h"
+#include "emit/runtime/cpu/vector_math.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "emit/cpu/helper_sections.hpp"
+#include "emit/runtime/cpu/helper_sections.hpp"
 #include "ir/types.hpp"
 #include "kernel/operations.hpp"
 

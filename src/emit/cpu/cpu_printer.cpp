@@ -3,10 +3,11 @@
 
 #include <algorithm>
 
-#include "emit/cpu/embedded.hpp"
+#include "emit/runtime/cpu/embedded.hpp"
 #include "emit/cpu/tile_printer.hpp"
 #include "emit/python_text.hpp"
 #include "emit/target_printer.hpp"
+#include "lower/in_place.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -30,7 +31,7 @@ class CpuPrinter : public TargetPrinter {
  public:
   std::string device_text() const override { return "\"cpu\""; }
   bool reads_before_it_writes(const lower::Lowered& lowered, int read, int written) const override {
-    return cpu::reads_before_it_writes(lowered, read, written);
+    return lower::reads_before_it_writes_on_cpu(lowered, read, written);
   }
 
   // The system hands out large blocks anew at each allocation, and each of their pages costs a fault.

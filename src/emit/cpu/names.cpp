@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "emit/cpu/embedded.hpp"
+#include "emit/runtime/cpu/embedded.hpp"
 #include "support/text.hpp"
 
 namespace kw::cpu {

@@ -74,16 +74,6 @@ std::string TileAccesses::condition(const Instruction& one, bool unless_refused)
   if (const tile::Value mask = at_.asked(one.access.mask); mask != kNoValue && !holds)
     conditions.push_back(within(at_.value(mask), kAnd));
   if (unless_refused) conditions.push_back("!refused");
-  const tile::Buffer& buffer = at_.text.program().buffers[one.access.buffer];
-  // A box may leave its buffer.
-  for (size_t i = 0; one.mode == tile::CopyMode::kBulk && i < buffer.shape.size(); ++i) {
-    const Index& at = one.access.coordinates[i].index;
-    const kernel::Interval reach = kernel::range_of(at, at_.text.ranges());
-    const std::string text = within(at_.text.index(at), kAdd);
-    const kernel::Interval extent = kernel::range_of(buffer.shape[i], at_.text.ranges());
-    if (reach.low < 0) conditions.push_back(text + " >= 0");
-    if (reach.high >= extent.low) conditions.push_back(text + " < " + within(at_.text.index(buffer.shape[i]), kAdd));
-  }
   return join(conditions, " && ");
 }
 

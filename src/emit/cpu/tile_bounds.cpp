@@ -22,27 +22,17 @@ std::string text_of(const TileContext& at, const lower::LaneBound& bound) {
   return within(value, kAdd) + " + " + within(quotient, kMultiply);
 }
 
-bool is_number(const std::string& text) { return text.find_first_not_of("0123456789") == std::string::npos; }
-
 }  // namespace
 
-std::string bound_text(TileContext& at, const lower::LoopStep& loop, const std::vector<lower::LaneBound>& bounds,
-                       const std::string& plain, bool begins) {
-  if (bounds.empty()) return plain;
+std::string bound_text(TileContext& at, const lower::LoopStep& loop, bool begins, const std::string& plain) {
+  const bool has_name = !begins && loop.end_name >= 0;
   std::vector<std::string> texts = {plain};
-  for (const lower::LaneBound& bound : bounds) {
-    const auto number = kernel::as_constant(bound.dividend);
-    if (number && bound.value == tile::kNoValue && is_number(texts[0])) {
-      const int64_t here = std::stoll(texts[0]), there = *number / bound.divisor;
-      texts[0] = std::to_string(begins ? std::max(here, there) : std::min(here, there));
-    } else if (const std::string text = text_of(at, bound);
-               std::find(texts.begin(), texts.end(), text) == texts.end()) {
+  for (const lower::LaneBound& bound : begins ? loop.begins : loop.ends)
+    if (const std::string text = text_of(at, bound); std::find(texts.begin(), texts.end(), text) == texts.end())
       texts.push_back(text);
-    }
-  }
   if (texts.size() == 1) return texts[0];
   const std::string& lane = at.text.symbol(loop.lane);
-  const std::string name = at.text.fresh(begins ? "first_" + lane : lane + (is_number(plain) ? "_end" : "_end_inside"));
+  const std::string name = at.text.fresh(begins ? "first_" + lane : lane + (has_name ? "_end_inside" : "_end"));
   const std::string list = texts.size() > 2 ? "{" + join(texts, ", ") + "}" : join(texts, ", ");
   at.out.line(fmt::format("const int64_t {} = std::{}<int64_t>({});", name, begins ? "max" : "min", list));
   return name;

@@ -83,9 +83,8 @@ using Assignments = std::vector<std::pair<tile::Value, tile::Value>>;
 // `declared`: the first values that are variables without a declaration yet.
 void assign(TileContext& at, const Assignments& assignments, const std::set<tile::Value>& declared = {});
 
-// Where a loop over a lane begins or ends, `plain` but for the bounds: a number or the name of one, which is declared.
-std::string bound_text(TileContext& at, const lower::LoopStep& loop, const std::vector<lower::LaneBound>& bounds,
-                       const std::string& plain, bool begins);
+// Where a loop over a lane begins or ends, `plain` but for its bounds: a number or the name of one, which is declared.
+std::string bound_text(TileContext& at, const lower::LoopStep& loop, bool begins, const std::string& plain);
 
 // Of a For, which a value may end: a number, or the name of one.
 Text end_of_for(TileContext& at, const tile::Instruction& loop);

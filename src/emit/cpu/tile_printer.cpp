@@ -13,6 +13,7 @@
 #include "lower/walks.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "tile/block_places.hpp"
 
 namespace kw::cpu {
 namespace {
@@ -125,10 +126,11 @@ class TilePrinter {
       return print_block(plan_.body);
     }
     const std::string schedule = plan_.is_uneven ? " schedule(dynamic)" : "";
-    const std::string block = program_.grid.size() == 1 ? at_.text.symbol(program_.grid[0]) : at_.text.fresh("block");
+    const Symbol number = program_.places.empty() ? program_.grid[0] : tile::number_of_block(program_);
+    const std::string& block = at_.text.symbol(number);
     std::string count;
     for (Symbol symbol : program_.grid) {
-      if (has_one_block(symbol) && program_.grid.size() > 1) continue;
+      if (program_.symbols[symbol].count == tile::Index(1) && program_.grid.size() > 1) continue;
       const Text one = at_.text.index(program_.symbols[symbol].count);
       count += (count.empty() ? "" : " * ") +
                (program_.grid.size() == 1 ? one.text : within(one, precedence::kMultiply + 1));
@@ -143,27 +145,13 @@ class TilePrinter {
       at_.out.line("#pragma omp parallel for num_threads(threads)" + schedule);
     }
     at_.out.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0})", block, count));
-    if (program_.grid.size() > 1) print_position(block);
+    for (Symbol symbol : program_.places)
+      at_.out.line(fmt::format("{} int64_t {} = {};",
+                               kernel::as_constant(program_.symbols[symbol].value) ? "constexpr" : "const",
+                               at_.text.symbol(symbol), at_.text.index(program_.symbols[symbol].value).text));
     print_block(plan_.body);
     at_.out.close();
     if (plan_.scratch_bytes > 0) at_.out.close();
-  }
-
-  bool has_one_block(Symbol symbol) const { return program_.symbols[symbol].count == tile::Index(1); }
-
-  // The last of the grid varies fastest.
-  void print_position(std::string rest) {
-    std::vector<Symbol> shared;
-    for (Symbol symbol : program_.grid)
-      if (has_one_block(symbol)) at_.out.line(fmt::format("constexpr int64_t {} = 0;", at_.text.symbol(symbol)));
-      else shared.push_back(symbol);
-    for (size_t i = shared.size(); i-- > 0;) {
-      const std::string count = within(at_.text.index(program_.symbols[shared[i]].count), precedence::kMultiply + 1);
-      at_.out.line(
-          fmt::format("const int64_t {} = {}{};", at_.text.symbol(shared[i]), rest, i == 0 ? "" : " % " + count));
-      rest += " / " + count;
-      if (i > 1) rest = "(" + rest + ")";
-    }
   }
 
   void print_scratch(bool keeps = false) {
@@ -233,7 +221,7 @@ class TilePrinter {
     const bool shared = loop.shared > 0;
     for (const Instruction* fold : loop.folds) begin_fold(at_, loop, *fold, shared);
     begin_scans(at_, loop);
-    const std::string begin = bound_text(at_, loop, loop.begins, "0", true);
+    const std::string begin = bound_text(at_, loop, true, std::to_string(loop.first));
     print_ends(loop, true);
     const std::string end = end_of(loop);
     print_ends(loop, false);
@@ -283,12 +271,8 @@ class TilePrinter {
                              at_.text.stride(value, outer.lane), rows, columns));
   }
 
-  std::string end_of(const LoopStep& loop) { return bound_text(at_, loop, loop.ends, end_of_lane(loop), false); }
-
-  std::string end_of_lane(const LoopStep& loop) const {
-    if (loop.end_name >= 0) return ends_[loop.end_name];
-    const int64_t width = at_.text.width(loop.lane);
-    return std::to_string(loop.ends_early ? std::min(loop.end.constant, width) : width);
+  std::string end_of(const LoopStep& loop) {
+    return bound_text(at_, loop, false, loop.end_name >= 0 ? ends_[loop.end_name] : std::to_string(loop.last));
   }
 
   // Ends that are computed before the loop: its own, or those of loops inside.
@@ -303,17 +287,10 @@ class TilePrinter {
   }
 
   std::string text_of(const lower::NamedEnd& named) {
-    const std::string end = at_.text.index(named.end).text;
-    if (named.whole_vectors) {
-      at_.text.helpers().insert("whole_vectors");
-      return "whole_vectors(" + end + ")";
-    }
-    // g++ does two iterations of a loop around at once only where the length is a difference of ends.
-    const int64_t width = at_.text.width(named.lane);
-    const tile::Index start = tile::Index(named.end.constant) - named.end;
-    if (!kernel::as_symbol(start)) return fmt::format("std::min<int64_t>({}, {})", width, end);
-    return fmt::format("std::min<int64_t>({0} + {1}, {2}) - {0}", at_.text.index(start).text, width,
-                       named.end.constant);
+    const std::string points = at_.text.index(named.points).text;
+    if (!named.whole_vectors) return points;
+    at_.text.helpers().insert("whole_vectors");
+    return "whole_vectors(" + points + ")";
   }
 
   void print(const LoopStep& step) {

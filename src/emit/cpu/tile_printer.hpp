@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "emit/cpu/helper_sections.hpp"
+#include "emit/runtime/cpu/helper_sections.hpp"
 #include "lower/pipeline.hpp"
 #include "tile/program.hpp"
 
@@ -20,10 +20,6 @@ struct PrintedTile {
 // Of a program with its loops. Adds the helpers that the function calls. Throws kInternal for what has no C++ form:
 // memory and barriers of several blocks, scans of places and those in an order of their own.
 PrintedTile print_tile_function(const lower::Lowered& lowered, HelperSet& helpers);
-
-// Of a program whose loops read each element of `read` where they store it to `written`: is the function done with the
-// element then, so that both may lie in one memory? A call that moves memory may not move it to itself.
-bool reads_before_it_writes(const lower::Lowered& lowered, int read, int written);
 
 // What print_tile_function says of the function.
 size_t pointer_count(const tile::Program& program);

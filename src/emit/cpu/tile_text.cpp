@@ -92,6 +92,8 @@ DType TileText::held(Value value) const {
 Text TileText::factor(const kernel::IndexFactor& factor) const {
   using FactorKind = kernel::IndexFactor::Kind;
   if (factor.kind == FactorKind::kSymbol) return {symbol(factor.symbol), kPrimary};
+  if (factor.kind == FactorKind::kMinimum)
+    return {"std::min<int64_t>(" + index(*factor.dividend).text + ", " + index(*factor.divisor).text + ")", kPrimary};
   const bool quotient = factor.kind == FactorKind::kQuotient;
   const Text dividend = index(*factor.dividend), divisor = index(*factor.divisor);
   // C++ rounds to zero, indices down: the same where nothing is negative.
@@ -209,11 +211,9 @@ std::string head_of(const TileText& text, const lower::LoopStep& step, const Tex
                        loop.step == 1 ? "++" + name : fmt::format("{} += {}", name, loop.step),
                        step.is_short ? "int32_t" : "int64_t");
   if (loop.step == 1) return fmt::format("for (int64_t {0} = {1}; {0}-- > {2};)", name, end.text, begin.text);
-  std::string last = fmt::format("{0} + (({1} - {2} + {3} - 1) / {3} - 1) * {3}", within(begin, precedence::kAdd),
-                                 within(end, precedence::kAdd), within(begin, precedence::kMultiply), loop.step);
-  if (const auto count = kernel::as_constant(loop.end); count && begin.text == "0")
-    last = std::to_string((*count - 1) / loop.step * loop.step);
-  return fmt::format("for (int64_t {0} = {1}; {0} >= {2}; {0} -= {3})", name, last, begin.text, loop.step);
+  const Index last = loop.begin + (tile::iterations_of(text.program(), loop) - Index(1)) * Index(loop.step);
+  return fmt::format("for (int64_t {0} = {1}; {0} >= {2}; {0} -= {3})", name, text.index(last).text, begin.text,
+                     loop.step);
 }
 
 }  // namespace kw::cpu

@@ -11,6 +11,7 @@
 #include "ir/types.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "tile/block_places.hpp"
 #include "tile/consumers.hpp"
 
 namespace kw::triton {
@@ -55,7 +56,8 @@ ConsumerText::ConsumerText(const tile::Program& program, const IndexText& indice
   }
   for (const Instruction& one : program.body)
     if (one.kind == Kind::kStore && one.mode == tile::CopyMode::kBulk) bulk_stores_.push_back(&one);
-  consumer_ = unique("consumer");
+  const tile::Symbol consumer = tile::number_of_consumer(program);
+  consumer_ = consumer >= 0 ? program.symbols[consumer].name : unique("consumer");
   step_ = unique("step");
   stage_ = unique("stage");
   turn_ = unique("turn");
@@ -110,12 +112,6 @@ std::vector<std::string> ConsumerText::results() const {
   return all;
 }
 
-std::string ConsumerText::along_blocks() const {
-  const tile::Symbol along = program_.consumers.along;
-  return fmt::format("{} = {} * {} + {}", program_.symbols[along].name, group_name(program_, along),
-                     program_.consumers.count, consumer_);
-}
-
 // Of all that the program does.
 std::string ConsumerText::number_of_iteration() const {
   if (program_.consumers.programs > 0) return step_;
@@ -124,9 +120,7 @@ std::string ConsumerText::number_of_iteration() const {
   return loop_.step == 1 ? number : fmt::format("{} // {}", number, loop_.step);
 }
 
-std::string ConsumerText::iterations() const {
-  return indices_.spelled(kernel::ceil_divide(loop_.end - loop_.begin, loop_.step, tile::ranges_of(program_)), {});
-}
+std::string ConsumerText::iterations() const { return indices_.spelled(tile::iterations_of(program_, loop_), {}); }
 
 std::string ConsumerText::last_stage() const {
   return fmt::format("({} - 1) % {}", program_.consumers.programs > 0 ? step_ : iterations(), loop_.stages);
@@ -145,8 +139,7 @@ std::vector<std::string> ConsumerText::definition() const {
 
 std::vector<std::string> ConsumerText::behind_symbols() const {
   const tile::TileType& sums = program_.values[dots_[0]->results[0]].type;
-  std::vector<std::string> lines;
-  if (!in_turn()) lines.push_back(along_blocks());
+  std::vector<std::string> lines = consumer_lines(program_, indices_);
   lines.push_back(
       fmt::format("{}: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[{}, 1], "
                   "instr_shape=[16, {}, 16])",
@@ -160,9 +153,12 @@ std::vector<std::string> ConsumerText::behind_symbols() const {
 int64_t ConsumerText::groups_of_blocks() const {
   int64_t groups = 1;
   for (const tile::Symbol symbol : program_.grid)
-    groups *= symbol == program_.consumers.along ? groups_along(program_, symbol)
-                                                 : kernel::as_constant(program_.symbols[symbol].count).value();
+    groups *= kernel::as_constant(tile::launched_along(program_, symbol)).value();
   return groups;
+}
+
+const std::string& ConsumerText::number_of_group() const {
+  return program_.symbols[tile::number_of_block(program_)].name;
 }
 
 // A program's blocks, or, of a consumer that takes them in turn, its own. What is copied counts on, whoever multiplies.
@@ -172,9 +168,10 @@ std::vector<std::string> ConsumerText::walk() const {
   if (in_turn())
     return {fmt::format("{} = {}", number_, consumer_), fmt::format("{} = {} * {}", step_, consumer_, iterations()),
             fmt::format("for {} in range(tl.program_id(0) + {} * tl.num_programs(0), {}, {} * tl.num_programs(0)):",
-                        program_name(indices_), consumer_, groups_of_blocks(), count)};
-  return {fmt::format("{} = 0", step_), fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):",
-                                                    program_name(indices_), groups_of_blocks())};
+                        number_of_group(), consumer_, groups_of_blocks(), count)};
+  return {
+      fmt::format("{} = 0", step_),
+      fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):", number_of_group(), groups_of_blocks())};
 }
 
 std::vector<std::string> ConsumerText::before_loop() const {
@@ -357,11 +354,11 @@ std::string ConsumerText::producer() const {
   int indent = 4;
   if (program_.consumers.programs > 0)
     out += lines({fmt::format("{} = 0", step_),
-                  fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):", program_name(indices_),
+                  fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):", number_of_group(),
                               groups_of_blocks())},
                  indent);
   if (program_.consumers.programs > 0) indent += 4;
-  out += lines(grid_lines(program_, indices_), indent);
+  out += lines(place_lines(program_, indices_), indent);
   const std::string by = loop_.step == 1 ? "" : fmt::format(", {}", loop_.step);
   out += lines({fmt::format("for {} in range({}, {}{}):", program_.symbols[loop_.symbol].name,
                             indices_.spelled(loop_.begin, {}), indices_.spelled(loop_.end, {}), by)},
@@ -375,7 +372,7 @@ std::string ConsumerText::producer() const {
   out += python::indent(of_all, indent / 4);
   if (each > 0)
     out += lines({fmt::format("for {} in gl.static_range({}):", consumer_, count)}, indent) +
-           lines({along_blocks()}, indent + 4) + python::indent(of_each, indent / 4 + 1);
+           lines(consumer_lines(program_, indices_), indent + 4) + python::indent(of_each, indent / 4 + 1);
   return out + lines(end_iteration(), indent);
 }
 

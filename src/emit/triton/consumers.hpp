@@ -64,10 +64,10 @@ class ConsumerText {
   std::vector<std::string> buffers() const;
   std::vector<std::string> results() const;
   std::string number_of_iteration() const;
-  std::string last_stage() const;    // behind the loop
-  std::string along_blocks() const;  // "row_block = row_block_pair * 2 + consumer"
+  std::string last_stage() const;  // behind the loop
   bool in_turn() const { return program_.consumers.along < 0; }
   int64_t groups_of_blocks() const;
+  const std::string& number_of_group() const;
   std::string iterations() const;  // of the loop
   std::string layout_of_stores() const;
   // Is this product added to by another one alone, so that nobody waits for it?

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <optional>
 
-#include "emit/triton/helpers.hpp"
+#include "emit/runtime/triton/helpers.hpp"
 #include "kernel/scalar_values.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"

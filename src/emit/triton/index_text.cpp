@@ -4,10 +4,11 @@
 
 #include <algorithm>
 
+#include "emit/triton/lane_dimensions.hpp"
 #include "emit/triton/tile_symbols.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
-#include "tile/definitions.hpp"
+#include "tile/box.hpp"
 
 namespace kw::triton {
 
@@ -17,13 +18,7 @@ using tile::Kind;
 using tile::Symbol;
 using tile::SymbolKind;
 
-IndexText::IndexText(const tile::Program& program)
-    : program_(program),
-      full_rank_(tile::maps_and_folds(program)),
-      dimensions_(lane_dimensions(program)),
-      ranges_(tile::ranges_of(program)) {
-  find_in_place();
-}
+IndexText::IndexText(const tile::Program& program) : program_(program) { find_in_place(); }
 
 // What one of the definitions at the program's beginning names, and nothing else does, is spelled out there.
 void IndexText::find_in_place() {
@@ -40,8 +35,10 @@ void IndexText::find_in_place() {
     for (const Index* index : {&one.begin, &one.end}) count(*index, uses);
     if (one.kind == Kind::kIndex) count(one.index, uses);
     const bool is_box = one.mode == tile::CopyMode::kBulk && one.kind != Kind::kCopy;  // has its origin alone in text
+    for (const Index& index : is_box ? tile::box_of(program_, one.access)->origin : std::vector<Index>())
+      count(index, uses);
     for (const tile::Coordinate& coordinate : one.access.coordinates)
-      count(is_box ? without_lanes(coordinate.index) : coordinate.index, uses);
+      if (!is_box) count(coordinate.index, uses);
     for (Symbol lane : one.lanes) ++uses[lane];
   });
   for (size_t symbol = 0; symbol < uses.size(); ++symbol)
@@ -57,44 +54,28 @@ std::string IndexText::name_of(Symbol symbol) const {
   return call != in_place_.end() ? call->second : program_.symbols[symbol].name;
 }
 
-Index IndexText::without_lanes(const Index& index) const {
-  Index rest = index - along_lanes(index);
-  rest.constant = 0;
-  return rest;
-}
-
-Index IndexText::along_lanes(const Index& index) const {
-  Index moving;
-  for (const kernel::IndexTerm& term : index.terms) {
-    Index one;
-    one.terms = {term};
-    if (!tile::lanes_of(program_, one).empty()) moving = moving + one;
-  }
-  if (moving.terms.size() == index.terms.size()) moving.constant = index.constant;
-  return moving;
-}
-
 std::string IndexText::widened(Symbol symbol, const std::string& text) const {
   const tile::SymbolInfo& info = program_.symbols[symbol];
   const bool is_named = info.kind == SymbolKind::kNamed;
   if (is_named && info.dtype == DType::i64) return text;
   // Triton's interpreter makes Python's numbers of loops' variables, and of their parts, which have no `to`.
-  const bool is_number = info.kind == SymbolKind::kLoop || (is_named && tile::lanes_of(program_, info.value).empty());
+  const bool is_number = info.kind == SymbolKind::kLoop || (is_named && tile::lanes_of(program_, info.value).empty()) ||
+                         (info.kind == SymbolKind::kGrid && !program_.places.empty() && info.value.terms.empty());
   return is_number ? fmt::format("tl.cast({}, tl.int64)", text) : text + ".to(tl.int64)";
 }
 
 std::string IndexText::spelled(const Index& index, const std::vector<Symbol>& lanes, bool wide) const {
-  const bool cast = wide || tile::leaves_32_bits(index, ranges_);
   const auto name = [&](Symbol symbol) {
     const std::vector<Symbol> own = tile::lanes_of(program_, kernel::symbol_index(symbol));
-    const std::string text = name_of(symbol) + (full_rank_ ? dimensions_.spread(own, lanes) : brackets(own, lanes));
-    return cast ? widened(symbol, text) : text;
+    const std::string text = name_of(symbol) +
+                             (program_.rank >= 0 ? spread(program_, own, lanes) : brackets(own, lanes));
+    return wide ? widened(symbol, text) : text;
   };
-  return kernel::print_index(index, {name, " // ", " % ", {}});
+  return kernel::print_index(index, {name, " // ", " % ", "tl.minimum"});
 }
 
 std::string IndexText::spelled_in_python(const Index& index) const {
-  return kernel::print_index(index, {[&](Symbol symbol) { return name_of(symbol); }, " // ", " % ", {}});
+  return kernel::print_index(index, {[&](Symbol symbol) { return name_of(symbol); }, " // ", " % "});
 }
 
 std::vector<std::string> IndexText::definitions(const std::vector<Instruction>& body) const {
@@ -102,8 +83,8 @@ std::vector<std::string> IndexText::definitions(const std::vector<Instruction>& 
   for (const Instruction& one : body) {
     if (one.kind != Kind::kDefine) break;
     const tile::SymbolInfo& info = program_.symbols[one.symbol];
-    require_nonnegative_dividends(program_, info.value);
-    lines.push_back(fmt::format("{} = {}", info.name, spelled(info.value, tile::lanes_of(program_, info.value))));
+    const std::vector<Symbol> lanes = tile::lanes_of(program_, info.value);
+    lines.push_back(fmt::format("{} = {}", info.name, spelled(info.value, lanes, info.dtype == DType::i64)));
   }
   return lines;
 }
@@ -115,16 +96,34 @@ bool IndexText::is_taken(const std::string& name) const {
   return has(program_.symbols) || has(program_.buffers) || has(program_.values);
 }
 
-void require_nonnegative_dividends(const tile::Program& program, const Index& index) {
+namespace {
+
+bool divides_negative(const Index& index, kernel::SymbolRanges ranges) {
   for (const kernel::IndexTerm& term : index.terms)
     for (const kernel::IndexFactor& factor : term.factors) {
       if (factor.kind == kernel::IndexFactor::Kind::kSymbol) continue;
-      if (kernel::range_of(*factor.dividend, tile::ranges_of(program)).low < 0)
-        throw Error(
-            ErrorKind::kInternal,
-            fmt::format("tile program '{}' has no Triton form: an index divides what may be negative", program.name));
-      require_nonnegative_dividends(program, *factor.dividend);
+      const bool divides = factor.kind != kernel::IndexFactor::Kind::kMinimum;
+      if ((divides && kernel::range_of(*factor.dividend, ranges).low < 0) || divides_negative(*factor.dividend, ranges))
+        return true;
     }
+  return false;
+}
+
+}  // namespace
+
+void require_nonnegative_dividends(const tile::Program& program) {
+  const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(program);
+  bool found = false;
+  const auto look = [&](const Index& index) { found = found || divides_negative(index, ranges); };
+  tile::for_each(program.body, [&](const Instruction& one) {
+    if (one.kind == Kind::kDefine) look(program.symbols[one.symbol].value);
+    for (const Index* index : {&one.index, &one.begin, &one.end}) look(*index);
+    for (const tile::Coordinate& coordinate : one.access.coordinates) look(coordinate.index);
+  });
+  if (found)
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("tile program '{}' has no Triton form: an index divides what may be negative", program.name));
 }
 
 std::vector<Symbol> united(std::vector<Symbol> left, const std::vector<Symbol>& right) {

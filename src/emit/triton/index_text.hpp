@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "emit/triton/lane_dimensions.hpp"
 #include "tile/program.hpp"
 
 namespace kw::triton {
@@ -17,12 +16,7 @@ class IndexText {
   std::string name_of(tile::Symbol symbol) const;
   // Whether the symbol has no line of its own: name_of is the call that it is (tile_symbols.hpp).
   bool is_in_place(tile::Symbol symbol) const;
-  // What moves along lanes of an index, with its constant if nothing else is there.
-  tile::Index along_lanes(const tile::Index& index) const;
-  // The terms that no lane moves, without the constant.
-  tile::Index without_lanes(const tile::Index& index) const;
-  // An index as a tile of these lanes. Where it, or a part of it, may leave 32 bits, or `wide` asks for it, it is
-  // computed in 64.
+  // An index as a tile of these lanes, computed in 64 bits where it is `wide`.
   std::string spelled(const tile::Index& index, const std::vector<tile::Symbol>& lanes, bool wide = false) const;
   // The same in Python outside of kernels, where numbers have no width.
   std::string spelled_in_python(const tile::Index& index) const;
@@ -36,16 +30,12 @@ class IndexText {
   std::string widened(tile::Symbol symbol, const std::string& text) const;
 
   const tile::Program& program_;
-  // Has every tile all dimensions, of size 1 where it does not vary? So it is of programs that map and fold:
-  // broadcasting need not be spelled out, and the compiler moves no values among threads for it.
-  const bool full_rank_;
-  const LaneDimensions dimensions_;          // where the rank is full
-  std::vector<kernel::SymbolRange> ranges_;  // [symbol]
   std::map<tile::Symbol, std::string> in_place_;
 };
 
-// Python's // rounds down and Triton's towards zero: the same where nothing is negative. Throws kInternal elsewhere.
-void require_nonnegative_dividends(const tile::Program& program, const tile::Index& index);
+// Python's // rounds down and Triton's towards zero: the same where nothing is negative. Throws kInternal where an
+// index of the program divides what may be negative.
+void require_nonnegative_dividends(const tile::Program& program);
 
 // The lanes of both, in the order of the symbols' table.
 std::vector<tile::Symbol> united(std::vector<tile::Symbol> left, const std::vector<tile::Symbol>& right);

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "emit/python_text.hpp"
-#include "emit/triton/helpers.hpp"
-#include "emit/triton/refused_indices.hpp"
+#include "emit/runtime/triton/helpers.hpp"
+#include "emit/runtime/triton/refused_indices.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "emit/python_text.hpp"
-#include "emit/triton/helpers.hpp"
+#include "emit/runtime/triton/helpers.hpp"
 #include "emit/triton/tile_atomics.hpp"
 
 namespace kw::triton {
@@ -38,8 +38,7 @@ void give_python_names(tile::Program& program) {
   for (const std::string* name : names) taken.insert(*name);
   const bool adds = calls_add(program);  // else nothing printed of it calls `add`
   for (std::string* name : names) {
-    static const std::set<std::string> kOwn = {"gl", "gluon", "hopper", "libdevice", "program", "program_of_plane",
-                                               "tl", "torch", "triton"};
+    static const std::set<std::string> kOwn = {"gl", "gluon", "hopper", "libdevice", "tl", "torch", "triton"};
     if (!python::reserved_names().contains(*name) && !kOwn.contains(*name) &&
         (!is_helper(*name) || (*name == "add" && !adds)))
       continue;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,7 @@ namespace kw::triton {
 class TileAddresses {
  public:
   using Lanes = std::vector<tile::Symbol>;
-  TileAddresses(const tile::Program& program, const IndexText& indices);
+  TileAddresses(const tile::Program& program, const IndexText& indices) : program_(program), indices_(indices) {}
 
   // A pointer, and elements from it on.
   struct Place {
@@ -27,12 +26,11 @@ class TileAddresses {
            const std::string& zeros) const;
 
  private:
-  std::vector<std::string> parts_along_rows(const tile::Index& index, const Lanes& lanes) const;
+  std::vector<Text> parts_of(const tile::Coordinate& coordinate, bool wide, const Lanes& lanes,
+                             const std::function<Text(tile::Value)>& value_text) const;
 
   const tile::Program& program_;
   const IndexText& indices_;
-  const bool folds_rows_;
-  std::map<std::string, int> offsets_;  // accesses whose index is the same along lanes
 };
 
 }  // namespace kw::triton

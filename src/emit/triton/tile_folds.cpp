@@ -56,14 +56,14 @@ std::string stay_text(const FoldedDimensions& dimensions) {
 
 }  // namespace
 
-FoldedDimensions folded_dimensions(const tile::Program& program, const tile::Instruction& fold,
-                                   const LaneDimensions* lanes, bool to_number) {
-  FoldedDimensions dimensions{{}, 0, lanes != nullptr};
-  if (lanes) {
-    dimensions.count = static_cast<size_t>(lanes->count);
+FoldedDimensions folded_dimensions(const tile::Program& program, const tile::Instruction& fold, bool to_number) {
+  FoldedDimensions dimensions{{}, 0, program.rank >= 0};
+  if (program.rank >= 0) {
+    dimensions.count = static_cast<size_t>(program.rank);
     for (size_t at = 0; to_number && at < dimensions.count; ++at) dimensions.folded.push_back(at);
     if (to_number) return dimensions;
-    for (tile::Symbol lane : fold.lanes) dimensions.folded.push_back(static_cast<size_t>(lanes->of_lane[lane]));
+    for (tile::Symbol lane : fold.lanes)
+      dimensions.folded.push_back(static_cast<size_t>(program.symbols[lane].dimension));
     std::sort(dimensions.folded.begin(), dimensions.folded.end());
     return dimensions;
   }

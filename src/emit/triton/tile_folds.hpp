@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "emit/triton/expressions.hpp"
-#include "emit/triton/lane_dimensions.hpp"
 #include "tile/program.hpp"
 
 namespace kw::triton {
@@ -18,10 +17,9 @@ struct FoldedDimensions {
   bool stay = false;
 };
 
-// Where all tiles have the same dimensions, `lanes` says which a lane is; else null, and a tile has those of its lanes.
-// With `to_number` a fold of all lanes is one of all dimensions: what ends a loop may not be a tile of one number.
-FoldedDimensions folded_dimensions(const tile::Program& program, const tile::Instruction& fold,
-                                   const LaneDimensions* lanes, bool to_number);
+// Of the fold's operand. With `to_number` a fold of all lanes is one of all dimensions: what ends a loop may not be a
+// tile of one number.
+FoldedDimensions folded_dimensions(const tile::Program& program, const tile::Instruction& fold, bool to_number);
 
 // Notes the helpers (helpers.hpp) that it takes; empty where Triton has no such fold.
 std::string fold_text(const Text& tile, kernel::ReduceOp reduce, DType dtype, const FoldedDimensions& dimensions,

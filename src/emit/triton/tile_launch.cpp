@@ -7,12 +7,13 @@
 #include <numeric>
 
 #include "emit/python_text.hpp"
-#include "emit/triton/helpers.hpp"
-#include "emit/triton/refused_indices.hpp"
+#include "emit/runtime/triton/helpers.hpp"
+#include "emit/runtime/triton/refused_indices.hpp"
 #include "emit/triton/tile_printer.hpp"
 #include "emit/triton/tile_symbols.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "tile/block_places.hpp"
 
 namespace kw::triton {
 
@@ -71,12 +72,12 @@ std::vector<std::string> definition_lines(const tile::Program& program) {
 std::vector<int64_t> grid_of(const tile::Program& program) {
   std::vector<int64_t> counts;
   for (Symbol symbol : program.grid) {
-    const auto number = kernel::as_constant(program.symbols[symbol].count);
+    const auto number = kernel::as_constant(tile::launched_along(program, symbol));
     KW_ASSERT(number, "the grid of '" + program.name + "' depends on run-time sizes");
-    const bool groups = program.consumers.count > 1 && program.consumers.along == symbol;
-    counts.insert(counts.begin(), groups ? groups_along(program, symbol) : *number);
+    counts.insert(counts.begin(), *number);
   }
-  if (counts.empty() || has_own_dimensions(program)) return counts.empty() ? std::vector<int64_t>{1} : counts;
+  if (counts.empty()) return {1};
+  if (program.places.empty()) return counts;
   const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{1}, std::multiplies<>());
   return {program.consumers.programs > 0 ? std::min(program.consumers.programs, all) : all};
 }
@@ -98,8 +99,7 @@ std::string launch_function(const tile::Program& program, const IndexText& indic
   for (const tile::SymbolInfo& symbol : program.symbols)
     if (symbol.kind == tile::SymbolKind::kSize) parameters.push_back(symbol.name);
   for (Symbol symbol : program.grid) {
-    const bool groups = program.consumers.count > 1 && program.consumers.along == symbol;
-    const tile::Index index = groups ? tile::Index(groups_along(program, symbol)) : program.symbols[symbol].count;
+    const tile::Index index = tile::launched_along(program, symbol);
     counts.push_back(factor_text(index, indices.spelled_in_python(index)));
   }
   std::vector<std::string> options = {fmt::format("num_warps={}", program.warps)};
@@ -112,7 +112,7 @@ std::string launch_function(const tile::Program& program, const IndexText& indic
             "    triton.set_allocator(lambda size, alignment, stream: "
             "torch.empty(size, dtype=torch.int8, device=\"cuda\"))\n"
           : "";
-  const bool apart = counts.size() > 1 && has_own_dimensions(program);
+  const bool apart = counts.size() > 1 && program.places.empty();
   std::reverse(counts.begin(), counts.end());
   std::string blocks = counts.empty() ? "1" : join(counts, apart ? ", " : " * ");
   if (program.consumers.programs > 0) blocks = fmt::format("min({}, {})", program.consumers.programs, blocks);

@@ -15,20 +15,22 @@ LoopHead loop_head(const tile::Program& program, const tile::Instruction& loop, 
   const std::string_view range = loop.unrolled ? "tl.static_range" : stages ? "tl.range" : "range";
   const std::string in_flight = stages ? fmt::format(", num_stages={}", loop.stages) : "";
   if (!loop.reversed) {
-    std::string bounds = indices.spelled(loop.end, {});
+    std::string bounds = indices.spelled(loop.end, {}, loop.wide);
     if (!until.empty()) bounds = fmt::format("tl.minimum({}, {})", until, bounds);
     if (!(loop.begin == Index(0)) || loop.step != 1 || loop.stages > 0)
-      bounds = indices.spelled(loop.begin, {}) + ", " + bounds;
+      bounds = indices.spelled(loop.begin, {}, loop.wide) + ", " + bounds;
     if (loop.step != 1) bounds += fmt::format(", {}", loop.step);
     return {fmt::format("for {} in {}({}{}):", variable, range, bounds, in_flight), ""};
   }
   std::string number = variable + "_number";
   while (indices.is_taken(number)) number += "_";
-  const Index count = kernel::ceil_divide(loop.end - loop.begin, loop.step, tile::ranges_of(program));
+  const Index last = tile::iterations_of(program, loop) - Index(1);
   const std::string start = loop.step == 1 ? number : fmt::format("{} * {}", number, loop.step);
-  return {fmt::format("for {} in {}({}, -1, -1{}):", number, range, indices.spelled(count - Index(1), {}), in_flight),
-          fmt::format("{} = {}", variable,
-                      loop.begin == Index(0) ? start : fmt::format("{} + {}", indices.spelled(loop.begin, {}), start))};
+  return {
+      fmt::format("for {} in {}({}, -1, -1{}):", number, range, indices.spelled(last, {}, loop.wide), in_flight),
+      fmt::format(
+          "{} = {}", variable,
+          loop.begin == Index(0) ? start : fmt::format("{} + {}", indices.spelled(loop.begin, {}, loop.wide), start))};
 }
 
 }  // namespace kw::triton

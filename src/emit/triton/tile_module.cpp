@@ -1,5 +1,5 @@
 #include "emit/triton/consumers.hpp"
-#include "emit/triton/helpers.hpp"
+#include "emit/runtime/triton/helpers.hpp"
 #include "emit/triton/tile_printer.hpp"
 
 namespace kw::triton {

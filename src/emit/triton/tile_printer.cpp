@@ -10,7 +10,7 @@
 #include "emit/triton/consumers.hpp"
 #include "emit/python_text.hpp"
 #include "emit/triton/expressions.hpp"
-#include "emit/triton/helpers.hpp"
+#include "emit/runtime/triton/helpers.hpp"
 #include "emit/triton/index_text.hpp"
 #include "emit/triton/lane_dimensions.hpp"
 #include "emit/triton/tile_addresses.hpp"
@@ -19,7 +19,7 @@
 #include "emit/triton/tile_launch.hpp"
 #include "emit/triton/tile_loops.hpp"
 #include "emit/triton/tile_matrices.hpp"
-#include "emit/triton/refused_indices.hpp"
+#include "emit/runtime/triton/refused_indices.hpp"
 #include "emit/triton/tile_stacks.hpp"
 #include "emit/triton/tile_symbols.hpp"
 #include "emit/triton/tile_uses.hpp"
@@ -53,8 +53,7 @@ class TilePrinter {
   explicit TilePrinter(const tile::Program& program)
       : program_(program),
         ranges_(tile::ranges_of(program)),
-        full_rank_(tile::maps_and_folds(program)),
-        lane_dimensions_(lane_dimensions(program)),
+        full_rank_(program.rank >= 0),
         indices_(program),
         addresses_(program, indices_),
         windows_(program, indices_),
@@ -66,6 +65,7 @@ class TilePrinter {
   }
 
   TileKernel run() {
+    require_nonnegative_dividends(program_);
     print_head();
     print_body(program_.body);
     indent_ = 4;
@@ -124,7 +124,7 @@ class TilePrinter {
       if (std::find(type(value).lanes.begin(), type(value).lanes.end(), lane) != type(value).lanes.end())
         own.push_back(lane);
     const Text in_order = own == type(value).lanes ? whole : Text{turned(value, own)};
-    const std::string marks = full_rank_ ? lane_dimensions_.spread(own, lanes) : brackets(own, lanes);
+    const std::string marks = full_rank_ ? spread(program_, own, lanes) : brackets(own, lanes);
     if (marks.empty()) return in_order;
     return {wrap(in_order, Binding::kAtom) + marks};
   }
@@ -148,7 +148,7 @@ class TilePrinter {
   }
 
   std::string shape_text(const Lanes& lanes) const {
-    if (full_rank_) return lane_dimensions_.shape(program_, lanes);
+    if (full_rank_) return shape_of(program_, lanes);
     std::vector<std::string> sizes;
     for (Symbol lane : lanes) sizes.push_back(std::to_string(width(lane)));
     return "(" + join(sizes, ", ") + (sizes.size() == 1 ? ",)" : ")");
@@ -189,10 +189,10 @@ class TilePrinter {
     if (one.scope != tile::Scope::kGrid || one.access.buffer < 0)
       refuse("a barrier of several blocks without a counter");
     helpers_.insert("wait_for_all");
-    const Index blocks(one.lanes.empty() ? blocks_of(program_) : tile::blocks_of_row(program_));
     const std::string counter = one.access.coordinates.empty() ? program_.buffers[one.access.buffer].name
                                                                : place_of(one.access, {}).pointer();
-    line(fmt::format("wait_for_all({}, {})", counter, indices_.spelled((one.index + Index(1)) * blocks, {})));
+    line(
+        fmt::format("wait_for_all({}, {})", counter, indices_.spelled(tile::arrivals_at(program_, one), {}, one.wide)));
   }
 
   void print_constant(const Instruction& one) {
@@ -211,18 +211,15 @@ class TilePrinter {
 
   void print_index(const Instruction& one) {
     const Value value = one.results[0];
-    require_nonnegative_dividends(program_, one.index);
     if (const auto number = kernel::as_constant(one.index)) {
       texts_[value] = literal(type(value).dtype, 0, *number, full_);
       return;
     }
-    const bool single = kernel::as_symbol(one.index).has_value(), wide = type(value).dtype == DType::i64;
-    const kernel::Interval reach = kernel::range_of(one.index, ranges_);
-    if (wide && reach.low > -INT32_MAX && reach.high < INT32_MAX) {  // one step of 64 bits, the last
-      const std::string narrow = indices_.spelled(one.index, type(value).lanes, single);
-      return give(value, {single ? narrow : "(" + narrow + ").to(tl.int64)"}, {});
-    }
-    const Text text{indices_.spelled(one.index, type(value).lanes, wide), single ? Binding::kAtom : Binding::kAdd};
+    const bool single = kernel::as_symbol(one.index).has_value(), is_long = type(value).dtype == DType::i64;
+    if (is_long && !single && !one.wide && program_.narrow)  // one step of 64 bits, the last
+      return give(value, {"(" + indices_.spelled(one.index, type(value).lanes) + ").to(tl.int64)"}, {});
+    const Text text{indices_.spelled(one.index, type(value).lanes, is_long || one.wide),
+                    single ? Binding::kAtom : Binding::kAdd};
     if (text.binding == Binding::kAtom) texts_[value] = text;
     else give(value, text, {});
   }
@@ -303,9 +300,7 @@ class TilePrinter {
     give(one.results[0], lanes == wanted ? text : Text{permuted(text.text, lanes, wanted)}, one.operands);
   }
 
-  size_t rank_of(Value tile) const {
-    return full_rank_ ? static_cast<size_t>(lane_dimensions_.count) : type(tile).lanes.size();
-  }
+  size_t rank_of(Value tile) const { return full_rank_ ? static_cast<size_t>(program_.rank) : type(tile).lanes.size(); }
 
   void print_stack(const Instruction& one) {
     std::vector<std::string> parts;
@@ -333,8 +328,6 @@ class TilePrinter {
 
   void print_load(const Instruction& one) {
     const Value value = one.results[0];
-    for (const tile::Coordinate& coordinate : one.access.coordinates)
-      require_nonnegative_dividends(program_, coordinate.index);
     if (one.mode == tile::CopyMode::kBulk)
       return give(value, {consumers_ ? consumers_->loaded(one) : windows_.load_text(one)}, {}, false);
     const Lanes& lanes = type(value).lanes;
@@ -384,7 +377,8 @@ class TilePrinter {
     if (one.in_order) refuse("stores in the order of their points");
     if (!one.combines) return line(call(0, "tl.store", arguments));
     // Atomics want tiles of one shape, and numbers where the address is one.
-    const bool is_number = lane_dimensions_.count == 0 && lanes.empty();
+    const bool is_number = std::none_of(program_.symbols.begin(), program_.symbols.end(),
+                                        [](const auto& symbol) { return symbol.kind == tile::SymbolKind::kLane; });
     const std::string shape = is_number ? "(1,)" : shape_text(lanes);
     std::string tile = text(stored, lanes).text;
     if (value.constant)
@@ -440,8 +434,7 @@ class TilePrinter {
   }
 
   FoldedDimensions dimensions_of(const Instruction& fold) const {
-    const LaneDimensions* lanes = full_rank_ ? &lane_dimensions_ : nullptr;
-    return folded_dimensions(program_, fold, lanes, uses_.ends_loop(fold.results[0]));
+    return folded_dimensions(program_, fold, uses_.ends_loop(fold.results[0]));
   }
 
   void print_fold(const Instruction& one) {
@@ -474,7 +467,7 @@ class TilePrinter {
 
   // The dimension of tiles that a lane is.
   size_t dimension_of(Symbol lane, Value tile) const {
-    if (full_rank_) return static_cast<size_t>(lane_dimensions_.of_lane[lane]);
+    if (full_rank_) return static_cast<size_t>(program_.symbols[lane].dimension);
     const Lanes& lanes = type(tile).lanes;
     return static_cast<size_t>(std::find(lanes.begin(), lanes.end(), lane) - lanes.begin());
   }
@@ -572,8 +565,7 @@ class TilePrinter {
 
   const tile::Program& program_;
   std::vector<kernel::SymbolRange> ranges_;
-  const bool full_rank_;
-  const LaneDimensions lane_dimensions_;  // where the rank is full
+  const bool full_rank_;  // all tiles have the same dimensions
   IndexText indices_;
   const TileAddresses addresses_;
   TileWindows windows_;

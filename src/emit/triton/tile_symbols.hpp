@@ -12,9 +12,6 @@ namespace kw::triton {
 
 class IndexText;
 
-// Is each of the grid's dimensions one of the launch's?
-bool has_own_dimensions(const tile::Program& program);
-
 // A number of blocks and its text, to be multiplied with.
 std::string factor_text(const tile::Index& index, const std::string& text);
 
@@ -24,18 +21,12 @@ std::optional<std::string> symbol_call(const tile::Program& program, tile::Symbo
 // What makes tiles from nothing: "tl", or "gl" where blocks are consumers, which are printed in Gluon.
 std::string_view language_of(const tile::Program& program);
 
-// The groups of blocks that run as one, along a dimension whose blocks are consumers: "row_block_pair", and how many.
-std::string group_name(const tile::Program& program, tile::Symbol along);
-int64_t groups_along(const tile::Program& program, tile::Symbol along);
+// Lines that set a block's places from its number, which the launch gives it, or a ticket; a loop counts where programs
+// do several groups of blocks. Those that say which of the blocks that run as one it is are apart.
+std::vector<std::string> place_lines(const tile::Program& program, const IndexText& indices);
+std::vector<std::string> consumer_lines(const tile::Program& program, const IndexText& indices);
 
-// What counts a grid's blocks: "program".
-std::string program_name(const IndexText& indices);
-
-// Lines that set the program's grid symbols from tl.program_id; of consumers, the number of their group. Where programs
-// do several groups, from that of one, which a loop counts.
-std::vector<std::string> grid_lines(const tile::Program& program, const IndexText& indices);
-
-// Lines that set the program's grid symbols from tl.program_id, and the lanes that its indices name.
+// Lines that set the program's grid symbols, and the lanes that its indices name.
 std::vector<std::string> symbol_lines(const tile::Program& program, const IndexText& indices);
 
 // Where a value with lanes `own` stands among `lanes`: "[:, None]"; empty where nothing is to be said.

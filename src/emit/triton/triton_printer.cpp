@@ -6,15 +6,15 @@
 
 #include "emit/python_text.hpp"
 #include "emit/target_printer.hpp"
-#include "emit/triton/in_place.hpp"
 #include "emit/triton/consumers.hpp"
 #include "emit/triton/expressions.hpp"
-#include "emit/triton/helpers.hpp"
+#include "emit/runtime/triton/helpers.hpp"
 #include "emit/triton/last_block_reduction.hpp"
-#include "emit/triton/keep_mask.hpp"
-#include "emit/triton/launch.hpp"
-#include "emit/triton/refused_indices.hpp"
+#include "emit/runtime/triton/keep_mask.hpp"
+#include "emit/runtime/triton/launch.hpp"
+#include "emit/runtime/triton/refused_indices.hpp"
 #include "emit/triton/tile_printer.hpp"
+#include "lower/in_place.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 
@@ -211,7 +211,7 @@ class TritonPrinter : public TargetPrinter {
   }
   bool runs_ahead() const override { return true; }
   bool reads_before_it_writes(const lower::Lowered& lowered, int read, int written) const override {
-    return triton::reads_before_it_writes(lowered.program, read, written);
+    return lower::reads_before_it_writes_on_gpu(lowered.program, read, written);
   }
 
   bool launches_by_address() const override { return true; }

@@ -15,8 +15,8 @@ constexpr double kFoldCycles = 40;              // in which a fold's lanes meet
 constexpr int64_t kVectorBytesOfAvx512 = 64;    // of DeviceDescription::vector_bytes
 constexpr double kCarryCycles = 4;              // that an addition waits for the one before
 
-// Of a tile program: products at the rate that add_product (emit/cpu/tile_math.h) reaches, everything else by SIMD
-// instructions, and its buffers through memory once.
+// Of a tile program: products at the rate that add_product (emit/runtime/cpu/tile_math.h) reaches, everything else by
+// SIMD instructions, and its buffers through memory once.
 KernelEstimate estimate_of(const tile::Program& program, const DeviceDescription& device);
 // Of one without a grid: the loops that threads share are its own.
 KernelEstimate estimate_loops(const tile::Program& program, const DeviceDescription& device);

@@ -1,8 +1,10 @@
 #include "targets/cpu/lowering.hpp"
 
+#include "lower/block_numbers.hpp"
 #include "lower/chosen_functions.hpp"
 #include "lower/extreme_places.hpp"
 #include "lower/first_places.hpp"
+#include "lower/guarded_boxes.hpp"
 #include "lower/lane_bounds.hpp"
 #include "lower/lane_ends.hpp"
 #include "lower/lane_order.hpp"
@@ -26,7 +28,9 @@ namespace {
 using lower::Lowered;
 
 constexpr lower::TargetStep kSteps[] = {
+    {"guard-boxes", [](Lowered& made) { lower::guard_boxes(made.program); }},
     {"end-lanes", [](Lowered& made) { made.ends = lower::end_lanes(made.program); }},
+    {"number-blocks", [](Lowered& made) { lower::number_blocks_of_cpu(made.program); }},
     {"extreme-places", [](Lowered& made) { lower::fold_places_along(made.program); }},
     {"order-lanes",
      [](Lowered& made) {
@@ -62,7 +66,7 @@ std::span<const lower::TargetStep> lowering_steps() { return kSteps; }
 
 std::unique_ptr<const Lowered> priced_loops(const tile::Program& program) {
   auto made = std::make_unique<Lowered>(program);
-  for (const lower::TargetStep& step : lowering_steps().subspan(1, std::size(kSteps) - 3)) step.run(*made);
+  for (const lower::TargetStep& step : lowering_steps().subspan(2, std::size(kSteps) - 4)) step.run(*made);
   return made;
 }
 

@@ -403,7 +403,7 @@ class MapAndFoldEstimate {
       if (term.factors.size() != 1) continue;
       const kernel::IndexFactor& factor = term.factors[0];
       const bool remains = factor.kind == kernel::IndexFactor::Kind::kRemainder;
-      if (factor.kind == kernel::IndexFactor::Kind::kQuotient) continue;
+      if (!remains && factor.kind != kernel::IndexFactor::Kind::kSymbol) continue;
       std::vector<bool> used(program_.symbols.size());
       if (remains) kernel::collect_symbols(*factor.dividend, used);
       else used[factor.symbol] = true;

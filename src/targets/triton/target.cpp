@@ -8,10 +8,13 @@
 #include "emit/target_printer.hpp"
 #include "emit/triton/python_names.hpp"
 #include "judge/environment.hpp"
+#include "lower/address_sums.hpp"
+#include "lower/block_numbers.hpp"
 #include "lower/coherent_loads.hpp"
 #include "lower/consumers.hpp"
 #include "lower/index_names.hpp"
 #include "lower/index_widths.hpp"
+#include "lower/lane_dimensions.hpp"
 #include "lower/masks.hpp"
 #include "lower/numerics.hpp"
 #include "lower/pipeline.hpp"
@@ -42,9 +45,12 @@ constexpr lower::TargetStep kSteps[] = {
     {"masks", [](lower::Lowered& lowered) { lower::find_unseen_otherwise(lowered.program); }},
     {"coherent-loads", [](lower::Lowered& lowered) { lower::make_loads_coherent(lowered.program); }},
     {"consumers", [](lower::Lowered& lowered) { lower::decide_consumers(lowered.program); }},
+    {"number-blocks", [](lower::Lowered& lowered) { lower::number_blocks_of_gpu(lowered.program); }},
     {"python-names", [](lower::Lowered& lowered) { triton::give_python_names(lowered.program); }},
     {"name-indices", [](lower::Lowered& lowered) { lower::name_indices(lowered.program); }},
+    {"order-sums", [](lower::Lowered& lowered) { lower::order_sums(lowered.program); }},
     {"index-widths", [](lower::Lowered& lowered) { lower::choose_index_widths(lowered.program); }},
+    {"lane-dimensions", [](lower::Lowered& lowered) { lower::give_dimensions(lowered.program); }},
 };
 
 class TritonTarget : public Target {

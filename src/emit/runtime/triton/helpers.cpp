@@ -1,4 +1,4 @@
-#include "emit/triton/helpers.hpp"
+#include "emit/runtime/triton/helpers.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -1,13 +1,20 @@
-#include "emit/tile_in_place.hpp"
+#include "lower/in_place.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <set>
 
-namespace kw {
+#include "lower/loop_plan.hpp"
+
+namespace kw::lower {
 namespace {
 
 using tile::Instruction;
 using tile::Kind;
 using tile::kNoValue;
+using tile::Value;
+
+constexpr int64_t kThreadsOfWarp = 32;
 
 bool is_affine(const tile::Access& access) {
   return std::all_of(access.coordinates.begin(), access.coordinates.end(),
@@ -20,9 +27,9 @@ bool is_same_place(const tile::Program& program, const tile::Access& left, const
 }
 
 // Walks the bodies of a program, of which each may store to `written` once what it has read of `read`.
-class Walk {
+class StoreWalk {
  public:
-  Walk(const tile::Program& program, int read, int written) : program_(program), read_(read), written_(written) {}
+  StoreWalk(const tile::Program& program, int read, int written) : program_(program), read_(read), written_(written) {}
 
   bool holds() {
     walk(program_.body);
@@ -131,10 +138,42 @@ class ReadingFirst {
   ReadFirst result_{true, false};
 };
 
+// When the loops over a row, one after the other, read and write two buffers: a loop is one moment.
+class LoopMoments {
+ public:
+  LoopMoments(int read, int written) : read_(read), written_(written) {}
+
+  bool read_first(const std::vector<LoopStep>& nests) {
+    walk(nests, false);
+    return last_read_ <= first_write_;
+  }
+
+ private:
+  void walk(const std::vector<LoopStep>& steps, bool in_lanes) {
+    for (const LoopStep& step : steps) {
+      if (!in_lanes) ++now_;
+      const bool is_load = step.instruction && step.instruction->kind == Kind::kLoad;
+      const bool is_store = step.instruction && step.instruction->kind == Kind::kStore;
+      if (is_load && step.instruction->access.buffer == read_) last_read_ = now_;
+      if (is_store && step.instruction->access.buffer == written_) first_write_ = std::min(first_write_, now_);
+      walk(step.body, in_lanes || !step.instruction || is_innermost(step));
+    }
+  }
+
+  static bool is_innermost(const LoopStep& step) {
+    return std::none_of(step.body.begin(), step.body.end(), [](const LoopStep& inner) {
+      return !inner.instruction || inner.instruction->kind == Kind::kFor;
+    });
+  }
+
+  const int read_, written_;
+  int now_ = 0, last_read_ = 0, first_write_ = std::numeric_limits<int>::max();
+};
+
 }  // namespace
 
 bool reads_what_it_writes(const tile::Program& program, int read, int written) {
-  return Walk(program, read, written).holds();
+  return StoreWalk(program, read, written).holds();
 }
 
 bool is_elementwise(const tile::Program& program, int read, int written) {
@@ -158,4 +197,34 @@ ReadFirst reads_first(const tile::Program& program, int read, int written) {
   return ReadingFirst(program, read, written).run();
 }
 
-}  // namespace kw
+// Where a tile has fewer elements than its program has threads, several read the same one, and one of them may do so
+// after another has written it.
+bool reads_before_it_writes_on_gpu(const tile::Program& program, int read, int written) {
+  const ReadFirst first = reads_first(program, read, written);
+  if (!first.holds || !first.others) return first.holds;
+  int64_t points = 1;
+  for (const Instruction& one : program.body)
+    if (one.kind == Kind::kStore && one.access.buffer == written)
+      for (tile::Symbol lane : tile::lanes_of(program, one.access)) points *= tile::width_of(program, lane);
+  return points >= kThreadsOfWarp * program.warps;
+}
+
+bool reads_before_it_writes_on_cpu(const Lowered& lowered, int read, int written) {
+  const tile::Program& program = lowered.program;
+  if (!program.grid.empty()) return false;
+  std::set<Value> loaded;
+  bool moves = false, folds = false;
+  tile::for_each(program.body, [&](const Instruction& one) {
+    folds = folds || one.kind == Kind::kFold || one.kind == Kind::kDot || one.kind == Kind::kScan ||
+            (one.kind == Kind::kFor && !one.arguments.empty());
+    if (one.kind == Kind::kLoad && one.access.buffer == read) loaded.insert(one.results[0]);
+    if (one.kind == Kind::kStore && one.access.buffer == written) moves = moves || loaded.count(one.operands[0]) != 0;
+  });
+  const std::vector<LoopStep>& nests = lowered.loops->body;
+  // Nests are of elements of their own (regions), but where one folds what another reads again.
+  if (folds) return !moves && LoopMoments(read, written).read_first(nests);
+  return !moves && std::all_of(nests.begin(), nests.end(),
+                               [&](const LoopStep& nest) { return LoopMoments(read, written).read_first({nest}); });
+}
+
+}  // namespace kw::lower

@@ -1,4 +1,4 @@
-#include "emit/triton/refused_indices.hpp"
+#include "emit/runtime/triton/refused_indices.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "emit/cpu/helper_sections.hpp"
+#include "emit/runtime/cpu/helper_sections.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <sstream>
 #include <vector>
 
-#include "emit/cpu/embedded.hpp"
+#include "emit/runtime/cpu/embedded.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 

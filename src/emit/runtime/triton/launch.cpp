@@ -1,4 +1,4 @@
-#include "emit/triton/launch.hpp"
+#include "emit/runtime/triton/launch.hpp"
 
 #include <algorithm>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "emit/triton/keep_mask.hpp"
+#include "emit/runtime/triton/keep_mask.hpp"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,10 @@
-// Whether a tile program may write where it has read (in_place.hpp).
+// Whether a tile program may write a buffer's new contents where it has read the old ones (emit/in_place.hpp).
 #pragma once
 
+#include "lower/pipeline.hpp"
 #include "tile/program.hpp"
 
-namespace kw {
+namespace kw::lower {
 
 // Is every load of `read` of the element that the only store to `written` in the same body writes, and before it? −1:
 // nothing is read. Blocks and iterations of loops store to different elements. Under no If is either accessed.
@@ -20,4 +21,10 @@ struct ReadFirst {
 };
 ReadFirst reads_first(const tile::Program& program, int read, int written);
 
-}  // namespace kw
+// Of a program whose loops read each element of `read` where they store it to `written`: is a kernel done with the
+// element then, so that both may lie in one memory, on a GPU and on a CPU? A call that moves memory may not move it to
+// itself.
+bool reads_before_it_writes_on_gpu(const tile::Program& program, int read, int written);
+bool reads_before_it_writes_on_cpu(const Lowered& lowered, int read, int written);
+
+}  // namespace kw::lower
