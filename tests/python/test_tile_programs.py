@@ -10,7 +10,6 @@ import math
 import os
 import re
 import subprocess
-import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import interpreter_process
 import pytest
 import torch
+from benchmark_rows import tile_programs
 from tile_cases import CASES, HOME, PROGRAMS, Case, Tensors, expected, fault_of
 
 TOOL = HOME / "build" / "tests" / "unit" / "tile_tool"
@@ -154,15 +154,6 @@ def norm_linear_at_4096() -> str:
     return doc.replace("block = 3", "block = 32") + "\n  lane " + rest
 
 
-def benchmark_rows() -> list[Any]:
-    """The kernels that bench/tile_programs.py times, with their schedules."""
-    sys.path.insert(0, str(HOME / "bench"))
-    try:
-        return importlib.import_module("tile_programs").ROWS
-    finally:
-        sys.path.remove(str(HOME / "bench"))
-
-
 def benchmark_kernel(name: str) -> str:
     return (HOME / "bench" / "tile_kernels" / f"{name}.kernel").read_text()
 
@@ -178,11 +169,11 @@ LARGE = {
 WITHOUT_TENSOR_CORES = {"lstm", "state_space"}
 LARGE |= {
     row.name: (
-        benchmark_kernel(row.kernel),
+        row.text,
         json.dumps(row.schedule),
         None if row.name in WITHOUT_TENSOR_CORES else "wgmma",
     )
-    for row in benchmark_rows()
+    for row in tile_programs.ROWS
 }
 # Bytes a thread: 256 columns of sums and GELU, and products without tensor cores, are a little more than fits.
 MOST_SPILLS = {"bf16": 128, "tf32": 128, "state_space": 16}

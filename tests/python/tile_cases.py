@@ -76,6 +76,16 @@ def _norm_fp16x3(t: Tensors) -> Tensors:
     return {"y": y, "row_sum": y.sum(1)}
 
 
+def _norm_inputs(dtype: torch.dtype) -> Tensors:
+    made = {"x": (_random(48, 192) * 5).to(dtype), "gain": _random(192), "w": (_random(96, 192) / 14).to(dtype)}
+    return made | {"bias": _random(96), "y": torch.empty(48, 96), "row_sum": torch.zeros(48)}
+
+
+def _norm_linear(t: Tensors) -> Tensors:
+    y = F.gelu(F.linear(F.rms_norm(t["x"], (192,), t["gain"], 1e-5), t["w"], t["bias"]))
+    return {"y": y, "row_sum": y.sum(1)}
+
+
 def _shared_rows(t: Tensors) -> Tensors:
     x = t["x"].reshape(3, 300)
     normal = F.layer_norm(x, (300,)).reshape(3, 2, 150) * t["gain"][:, None]
@@ -200,6 +210,12 @@ def _in_order(t: Tensors) -> Tensors:
     largest, at = t["x"].sort(dim=1, descending=True, stable=True)
     return {"top": largest[:, :5], "top_at": at[:, :5], "ascending": t["x"].sort(1).values}
 
+
+# Three blocks of rows in groups of two, and blocks that are not full.
+NORMS = (
+    '{"m":{"grid":16},"n":{"grid":32},"k":{"loop":64,"stages":2},"order":{"grouped":"m","along":"n","count":2}}',
+    '{"m":{"grid":32},"n":{"grid":64},"k":{"loop":128},"warps":8}',
+)
 
 CASES = [
     Case(
@@ -384,6 +400,11 @@ CASES = [
         ),
         bound=1e-6,
     ),
+    Case(
+        "norm_linear_f32", _norm_fp16x3_inputs, _norm_fp16x3, tuple(text[:-1] + ',"scheme":"fp16x3"}' for text in NORMS)
+    ),
+    Case("norm_linear_bf16", lambda: _norm_inputs(torch.bfloat16), _norm_linear, NORMS, bound=2e-2),
+    Case("norm_linear_tf32", lambda: _norm_inputs(torch.float32), _norm_linear, NORMS, bound=2e-3),
     Case(
         "bags",
         _bag_inputs,
