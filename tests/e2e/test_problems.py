@@ -65,7 +65,7 @@ def emitted(path: Path, target: str, size: str) -> dict[str, Any]:
     return library.compile_graph(export.capture(loaded, PLACES[target]), target, problem_source=loaded.source)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(3)
 @each_file
 def test_emits_for_both_targets_at_both_sizes(path: Path) -> None:
     for target in PLACES:
@@ -77,7 +77,7 @@ def test_emits_for_both_targets_at_both_sizes(path: Path) -> None:
                 assert made["library_ops"] == [], f"{target}, {size}"
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(3)
 @each_file
 def test_verifies_on_the_cpu(path: Path, tmp_path: Path) -> None:
     candidate = tmp_path / f"{path.stem}_kw.py"

@@ -25,7 +25,7 @@ LAST_KEYS = SMALL | {"last_keys": 1}
 interpreter = interpreter_of("attention_cases:interpreted")
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(3)
 @pytest.mark.in_turns("parameters")
 @pytest.mark.parametrize(
     "parameters",

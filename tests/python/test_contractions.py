@@ -56,7 +56,7 @@ def with_contraction(module: torch.nn.Module, arguments: list[torch.Tensor], par
 interpreter = interpreter_of("contraction_cases:interpreted")
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(3)
 @pytest.mark.in_turns("parameters")
 @pytest.mark.parametrize("parameters", [SMALL, IN_F32], ids=["split", "f32"])
 @pytest.mark.parametrize("case", CASES + FOLDS, ids=[case.name for case in CASES + FOLDS])

@@ -51,7 +51,7 @@ def test_steps_of_the_library_are_pytorchs(name: str, tmp_path: Path) -> None:
     assert not fault, f"{fault}\n{emitted['source']}"
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", CASES)
 def test_kernels_of_each_step_are_pytorchs(name: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
     """The interpreter runs programs one by one: none may wait for another."""
