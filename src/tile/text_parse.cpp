@@ -1,24 +1,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <span>
 #include <unordered_map>
 
-#include "kernel/index_parse.hpp"
 #include "support/error.hpp"
-#include "support/text_reader.hpp"
 #include "tile/definitions.hpp"
 #include "tile/text.hpp"
+#include "tile/text_names.hpp"
 #include "tile/text_words.hpp"
 #include "tile/verifier.hpp"
 
 namespace kw::tile {
 namespace {
 
-class ProgramParser {
+class ProgramParser : ProgramNames {
  public:
-  explicit ProgramParser(std::string_view text) : reader_(text, "tile program") {}
+  explicit ProgramParser(std::string_view text) : ProgramNames(text) {}
 
   Program whole() {
     reader_.expect("program");
@@ -34,114 +32,6 @@ class ProgramParser {
   }
 
  private:
-  // --- Names: each is given once in a program; what it is given to is seen until its body ends ---
-
-  struct Name {
-    size_t position;
-    std::string text;
-  };
-
-  Name new_name() {
-    Name name{reader_.position(), reader_.name()};
-    if (!names_.insert(name.text).second)
-      reader_.fail_at(name.position, fmt::format("'{}' is the name of something else already", name.text));
-    return name;
-  }
-
-  Symbol add_symbol(SymbolInfo info) {
-    const Symbol symbol = static_cast<Symbol>(program_.symbols.size());
-    symbols_[info.name] = symbol;
-    ranges_.push_back(info.range);
-    program_.symbols.push_back(std::move(info));
-    return symbol;
-  }
-
-  void show(Value value) {
-    values_[program_.values[value].name] = value;
-    shown_.push_back(value);
-  }
-
-  void hide_from(size_t count) {
-    for (; shown_.size() > count; shown_.pop_back()) values_.erase(program_.values[shown_.back()].name);
-  }
-
-  Value used_value() {
-    const size_t at = reader_.position();
-    reader_.expect("%");
-    const std::string name = reader_.name();
-    const auto found = values_.find(name);
-    if (found == values_.end()) reader_.fail_at(at, fmt::format("no value is called '%{}' here", name));
-    return found->second;
-  }
-
-  std::vector<Value> used_values() {
-    std::vector<Value> list = {used_value()};
-    while (reader_.accept(",")) list.push_back(used_value());
-    return list;
-  }
-
-  Symbol used_symbol(SymbolKind kind, std::string_view what) {
-    const size_t at = reader_.position();
-    const std::string name = reader_.name();
-    const auto found = symbols_.find(name);
-    if (found == symbols_.end() || program_.symbols[found->second].kind != kind)
-      reader_.fail_at(at, fmt::format("no {} is called '{}'", what, name));
-    return found->second;
-  }
-
-  std::vector<Symbol> used_lanes() {
-    std::vector<Symbol> list = {used_symbol(SymbolKind::kLane, "lane")};
-    while (reader_.accept(",")) list.push_back(used_symbol(SymbolKind::kLane, "lane"));
-    return list;
-  }
-
-  // The place of the next word among the words.
-  template <typename Enum>
-  Enum word(std::span<const std::string_view> words, std::string_view what) {
-    const size_t at = reader_.position();
-    const std::string name = reader_.name();
-    const auto found = std::find(words.begin(), words.end(), name);
-    if (found == words.end())
-      reader_.fail_at(at, fmt::format("there is no {} '{}', only {}", what, name, fmt::join(words, ", ")));
-    return static_cast<Enum>(found - words.begin());
-  }
-
-  DType dtype() {
-    const size_t at = reader_.position();
-    const std::string name = reader_.name();
-    const std::optional<DType> found = parse_dtype(name);
-    if (!found) reader_.fail_at(at, fmt::format("there is no type '{}'", name));
-    return *found;
-  }
-
-  Index index() {
-    return kernel::parse_index(
-        reader_,
-        [&](std::string_view name) -> std::optional<Symbol> {
-          const auto found = symbols_.find(std::string(name));
-          return found == symbols_.end() ? std::nullopt : std::optional(found->second);
-        },
-        ranges_);
-  }
-
-  std::vector<Index> indices() {
-    std::vector<Index> list;
-    reader_.expect("[");
-    if (reader_.accept("]")) return list;
-    do list.push_back(index());
-    while (reader_.accept(","));
-    reader_.expect("]");
-    return list;
-  }
-
-  int whole_number(int64_t least, int64_t most) {
-    const size_t at = reader_.position();
-    const int64_t number = reader_.integer();
-    if (number < least || number > most)
-      reader_.fail_at(at, fmt::format("{} is not within {} and {}", number, least, most));
-    return static_cast<int>(number);
-  }
-
   // --- Declarations ---
 
   bool parse_declaration() {
@@ -258,7 +148,7 @@ class ProgramParser {
     }
     if (reader_.accept("programs")) program_.consumers.programs = whole_number(1, 1 << 30);
     if (reader_.accept("registers")) {
-      program_.consumers.registers = static_cast<int>(whole_number(1, 255));
+      program_.consumers.registers = whole_number(1, 255);
       reader_.expect("and");
       program_.consumers.producer_registers = static_cast<int>(whole_number(1, 255));
     }
@@ -627,14 +517,7 @@ class ProgramParser {
     return result;
   }
 
-  TextReader reader_;
-  Program program_;
-  std::vector<kernel::SymbolRange> ranges_;
-  std::set<std::string> names_;
-  std::unordered_map<std::string, Symbol> symbols_;
   std::unordered_map<std::string, int> buffers_;
-  std::unordered_map<std::string, Value> values_;
-  std::vector<Value> shown_;        // in the order in which they were defined
   std::vector<std::string> named_;  // loops' variables and named indices, in the order in which they were defined
   std::vector<size_t> starts_;      // [instruction, as `for_each` counts]: where its text begins
 };
