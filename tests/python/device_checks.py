@@ -83,8 +83,8 @@ def as_tuple(results: Any) -> tuple[Tensor, ...]:
 
 
 def assert_within_contract(actual: Any, eager: Any, exact: Any, layouts: bool = True) -> None:
-    """Strides (`layouts`) of dimensions longer than 1 are eager's, and errors at most twice eager's and a few units of the result's type
-    (docs/contract.md).
+    """Strides (`layouts`) of dimensions longer than 1 are eager's, and errors at most twice eager's and a few units of
+    the result's type (docs/contract.md).
     """
     for ours, theirs, right in zip(as_tuple(actual), as_tuple(eager), as_tuple(exact), strict=True):
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)

@@ -243,6 +243,21 @@ def test_tensor_core_code_of_one_half(name: str, tf32: None, tmp_path: Path) -> 
     assert exact["schedule"]["groups"][0]["parameters"]["scheme"] == 1
 
 
+def test_caution_leaves_products_to_the_library_and_fuses_the_rest() -> None:
+    """A router: what follows its product stays as fused as in the boldest candidate."""
+
+    def router(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x @ w, dim=-1).topk(2).values.sum(dim=-1)
+
+    x, w = torch.empty(32768, 4096), torch.empty(4096, 64)
+    bold = compile_for_gpu(Wrapped(router), x, w)["schedule"]["groups"]
+    careful = compile_for_gpu(Wrapped(router), x, w, caution="library-products")
+    schedulers = [group["scheduler"] for group in careful["schedule"]["groups"]]
+    assert [group["scheduler"] for group in bold][0] == "contraction"
+    assert schedulers == ["extern"] + [group["scheduler"] for group in bold][1:]
+    assert careful["library_ops"] == ["aten.mm"] and "extern" not in schedulers[1:]
+
+
 def test_consumers_split_a_weight_into_one_half(tf32: None, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     case = next(one for one in STREAMS if one.name == "few_rows")

@@ -13,6 +13,7 @@ import pytest
 import torch
 from case_checks import compile_for_gpu, interpreter_of, machine_code
 from interpreter_process import InterpreterProcess
+from movement_cases import Wrapped
 from norm_cases import AVERAGED, CASES, OF_SAMPLES, Norm
 
 from kernelwright import compile_only, library
@@ -152,3 +153,13 @@ def test_convolutions_give_statistics_without_spilled_registers(name: str, tmp_p
     assert any(kernel.endswith("_finish_kernel") for kernel in code)
     for kernel, one in code.items():
         assert compile_only._resources(one)["spills"] in (0, None), kernel
+
+
+@pytest.mark.parametrize("columns", [64, 1 << 17], ids=["whole", "in_parts"])
+def test_softmax_keeps_denormals(columns: int, tmp_path: Path) -> None:
+    """PyTorch's has them, and what chooses the largest of it tells them apart; `.ftz` would make them 0."""
+    pytest.importorskip("triton")
+    emitted = compile_for_gpu(Wrapped(lambda x: torch.softmax(x, dim=-1)), torch.empty(512, columns))
+    exponentials = [line for code in machine_code(emitted, tmp_path).values()
+                    for line in code.asm["ptx"].splitlines() if "ex2.approx" in line]  # fmt: skip
+    assert exponentials and not [line for line in exponentials if ".ftz" in line]
