@@ -150,7 +150,7 @@ class ProgramParser : ProgramNames {
     if (reader_.accept("registers")) {
       program_.consumers.registers = whole_number(1, 255);
       reader_.expect("and");
-      program_.consumers.producer_registers = static_cast<int>(whole_number(1, 255));
+      program_.consumers.producer_registers = whole_number(1, 255);
     }
     program_.consumers.run_on = reader_.accept("run_on");
     if (reader_.accept("store")) {
