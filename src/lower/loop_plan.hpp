@@ -98,6 +98,7 @@ struct TilePlace {
   // The value whose variable or array it shares; itself where it has its own.
   tile::Value storage = tile::kNoValue;
   std::vector<tile::Symbol> lanes;  // of an array, in the order of memory; what is missing is open where it is used
+  int64_t spare = 0;                // elements behind an array's, so that arrays do not begin at like addresses
   bool packed = false;              // a float of 16 bits or fewer that is only moved, or sorted: held in its own bits
   bool has_statement = false;       // a variable with a statement of its own, however short its text is
   bool extended = false;            // an extended sum: held in more digits than f64 has

@@ -18,8 +18,13 @@ using Lanes = std::vector<Symbol>;
 
 // Arrays beyond these are kept in memory of the thread's own: its stack may be small.
 constexpr int64_t kMostOfArray = 16 * 1024, kMostOfStack = 256 * 1024;
+constexpr int64_t kPage = 4096;
 
 int64_t in_lines(int64_t bytes) { return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment; }
+
+// Of arrays of whole pages: elements at the same place of several, which are walked together, would share the few lines
+// of the nearest cache that have the same address within a page (sixteen of 8 KB: 0.39 ms for 0.45).
+int64_t spare_bytes(int64_t bytes) { return in_lines(bytes) % kPage == 0 ? kScratchAlignment : 0; }
 
 class PlaceFinder {
  public:
@@ -226,8 +231,11 @@ class PlaceFinder {
 
   void settle(Value value) {
     TilePlace& place = plan_.places[value];
-    int64_t bytes = place.extended ? kExtendedBytes : held_bytes(type(value).dtype);
+    const int64_t element = place.extended ? kExtendedBytes : held_bytes(type(value).dtype);
+    int64_t bytes = element;
     for (Symbol lane : place.lanes) bytes *= tile::width_of(program_, lane);
+    place.spare = spare_bytes(bytes) / element;
+    bytes += spare_bytes(bytes);
     // Scratch memory is a block's: loops of their own have none.
     if ((bytes <= kMostOfArray || program_.grid.empty()) && stack_ + bytes <= kMostOfStack) {
       place.home = Home::kStack;
@@ -253,7 +261,7 @@ class PlaceFinder {
       const tile::Buffer& buffer = program_.buffers[i];
       if (buffer.space != tile::Space::kShared) continue;
       plan_.shared[i] = plan_.scratch_bytes;
-      plan_.scratch_bytes += in_lines(bytes_of(buffer));
+      plan_.scratch_bytes += in_lines(bytes_of(buffer)) + spare_bytes(bytes_of(buffer));
     }
   }
 

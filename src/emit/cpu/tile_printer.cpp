@@ -199,8 +199,9 @@ class TilePrinter {
   void declare(const LoopStep& step) {
     for (Value value : step.declared) {
       if (at_.text.is_array(value)) {
-        at_.out.line(fmt::format("alignas(64) {} {}[{}];", at_.text.held_type(value), at_.text.name(value),
-                                 at_.text.elements(value)));
+        const int64_t spare = at_.text.place(value).spare;
+        at_.out.line(fmt::format("alignas(64) {} {}[{}{}];", at_.text.held_type(value), at_.text.name(value),
+                                 at_.text.elements(value), spare > 0 ? fmt::format(" + {}", spare) : ""));
         continue;
       }
       const auto results_in = [&](const Instruction* one) {
