@@ -61,16 +61,18 @@ class Sequence(torch.nn.Module):
         return self.layer(x)[0]
 
 
-def compiled(module: Sequence, x: Tensor, folder: Path) -> tuple[bool, Callable[..., Tensor]]:
+def compiled(
+    module: torch.nn.Module, x: Tensor, folder: Path, scheduler: str = "recurrence"
+) -> tuple[bool, Callable[..., Tensor]]:
     """Whether the planner takes it, and our kernels."""
     graph = export.export_module(module, (x,))
     emitted = library.compile_graph(graph, "cpu")
-    planned = "recurrence" in {group["scheduler"] for group in emitted["schedule"]["groups"]}
+    planned = scheduler in {group["scheduler"] for group in emitted["schedule"]["groups"]}
     if not planned:
         schedule = library.compile_graph(graph, "cpu", caution="unfused")["schedule"]
         for group in schedule["groups"]:
             if group["scheduler"] == "extern":
-                group |= {"scheduler": "recurrence", "parameters": {}}
+                group |= {"scheduler": scheduler, "parameters": {}}
         emitted = library.compile_graph(graph, "cpu", schedule=schedule)
     namespace: dict[str, Any] = {"__name__": "candidate"}
     exec(compile(emitted["source"], str(folder / "candidate.py"), "exec"), namespace)

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "plan/attention.hpp"
@@ -28,7 +29,6 @@ constexpr double kLibraryShareOfMemory = 0.4, kLibraryShareDepthwise = 0.2;  // 
 constexpr double kLibraryShareInterleaved = 0.15;  // in transposed ones with stride: 848 MB take 1.6 ms on an H200
 // Tensor cores multiply TF32 half as fast as halves, whose rate is one that power limits.
 constexpr double kTf32OverHalves = 0.6;
-constexpr double kLibraryShareOfExactConvolutions = 0.5;  // of the rate of f32
 // Of those in groups, a kernel for each, on an H100: 0.1 GFLOP took 47 µs, 3.2 GFLOP 270.
 constexpr double kLibrarySecondsOfGroup = 40e-6, kLibraryShareOfGroups = 0.2;
 // The model is not so exact that less is worth leaving the library for.
@@ -160,22 +160,25 @@ class ProductJoiner {
     const Graph& graph = facts_.graph;
     const plan::Product product = convolution.product();
     const auto stored = static_cast<double>(graph.type(convolution.result).bytes());
-    // PyTorch adds the bias in a kernel of its own.
-    const double bias = convolution.bias ? device_.launch_seconds + 2 * stored / device_.copy_bytes_per_second : 0;
+    const double bias = convolution.bias && rates_.adds_bias
+                            ? device_.launch_seconds + 2 * stored / device_.copy_bytes_per_second
+                            : 0;
     if (convolution.is_grouped() && convolution.image.dtype == DType::f32)
       return bias + static_cast<double>(convolution.groups) * kLibrarySecondsOfGroup +
              product.flops() / (kLibraryShareOfGroups * device_.fp32_flops);
     const double bytes = stored + static_cast<double>(graph.type(graph.nodes[convolution.node].value("input")).bytes());
     const double share_of_tf32 = convolution.taps() == 1 ? kLibraryShareOfOneTap : kLibraryShareOfConvolutions;
-    const double rate = convolution.exact                       ? kLibraryShareOfExactConvolutions * device_.fp32_flops
+    const double rate = convolution.exact                       ? rates_.exact_convolutions * device_.fp32_flops
                         : convolution.image.dtype == DType::f32 ? share_of_tf32 * device_.half_flops
                                                                 : kLibraryShareIn16Bits * device_.half_flops;
     const double share = convolution.channels == 1  ? kLibraryShareDepthwise
                          : convolution.phases() > 1 ? kLibraryShareInterleaved
                          : convolution.taps() == 1  ? kLibraryShare
                                                     : kLibraryShareOfMemory;
-    return bias + device_.launch_seconds +
-           std::max(product.flops() / rate, bytes / (share * device_.copy_bytes_per_second));
+    const double arithmetic = product.flops() / rate;
+    return bias + device_.launch_seconds + rates_.small_convolution +
+           std::max(arithmetic + std::min(arithmetic, rates_.more_of_convolution),
+                    bytes / (share * device_.copy_bytes_per_second));
   }
 
   double library_seconds(const plan::Recurrence& recurrence) const {
@@ -216,6 +219,25 @@ class ProductJoiner {
     const auto kernels = plan::lowered_by(*scheduler, *lowered, made.group.parameters, device_);
     if (!kernels) return std::nullopt;
     made.seconds = plan::seconds_of(*kernels, device_) + seconds_of_image(*lowered, made.group.parameters);
+    if (!rates_.counts_kept) made.seconds -= plan::seconds_of(kept_of(*kernels), device_);
+    return made;
+  }
+
+  // Kernels of the group that read nothing but weights, and what such kernels make.
+  plan::ScheduledGroup kept_of(const plan::ScheduledGroup& group) const {
+    std::set<int> kept;  // tensors, as kernels' buffers name them
+    for (const GraphInput& input : facts_.graph.inputs)
+      if (input.kind != InputKind::kUser) kept.insert(input.value);
+    plan::ScheduledGroup made;
+    for (const plan::ScheduledTiles& tiles : group.tiles) {
+      const std::vector<tile::Buffer>& buffers = tiles.program.buffers;
+      bool is_kept = true;
+      for (size_t place = 0; place < buffers.size(); ++place)
+        is_kept = is_kept && (kept.contains(tiles.buffers[place]) || buffers[place].role == tile::BufferRole::kOutput);
+      if (!is_kept) continue;
+      kept.insert(tiles.buffers.begin(), tiles.buffers.end());
+      made.tiles.push_back(tiles);
+    }
     return made;
   }
 

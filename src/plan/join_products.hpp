@@ -23,6 +23,12 @@ struct LibraryRates {
   double seconds_of_element = 0;
   // Of attention in single precision; in 16 bits, and there with a mask, for which libraries may have slower kernels.
   double single_attention = 0.6, halves_attention = 1.0, masked_attention = 0.5;
+  // Of convolutions in single precision that must be exact, of the rate of f32; the seconds of one with hardly any
+  // arithmetic, and how many more another takes than its arithmetic, which are at most as many as that; and whether a
+  // bias is added in a kernel of its own.
+  double exact_convolutions = 0.5, small_convolution = 0, more_of_convolution = 0;
+  bool adds_bias = true;
+  bool counts_kept = true;  // kernels of ours that read weights alone, whose results are kept while these do not change
   double flops_of_score = 0;  // of attention, beside its products
   // Queries of one of its blocks in single precision, which reads all keys by itself. 0: blocks share them out, and are
   // not bound by memory.

@@ -22,7 +22,8 @@ bool is_single(const Graph& graph, ValueId value) {
 bool rounds_product(const Graph& graph, const Node& node) {
   if (!graph.tf32_products || node.results.size() != 1) return false;
   const TensorType& type = graph.type(node.results[0]);
-  return type.dtype == DType::f32 && type.rank() > 1 && type.shape.back() > 1 && type.elements() > type.shape.back();
+  return is_single(graph, node.results[0]) && type.rank() > 1 && type.shape.back() > 1 &&
+         type.elements() > type.shape.back();
 }
 
 // The largest of its operands have to be rounded.
@@ -42,7 +43,7 @@ bool rounds_operands(const Graph& graph, const Node& node) {
   if (class_of(node.op) == OpClass::kContraction) return rounds_product(graph, node);
   if (class_of(node.op) != OpClass::kConvolution || !graph.tf32_convolutions) return false;
   const ValueId input = node.value("input"), weight = node.value("weight");
-  if (input == kNoValue || weight == kNoValue || graph.type(input).dtype != DType::f32) return false;
+  if (input == kNoValue || weight == kNoValue || !is_single(graph, input)) return false;
   const int64_t dims = graph.type(weight).rank() - 2, groups = node.integer("groups", 1);
   const int64_t channels = graph.type(input).rank() > 1 ? graph.type(input).shape[1] / groups : 1;
   const bool transposed = base_name(node).find("transpose") != std::string_view::npos;

@@ -222,8 +222,16 @@ class NestEstimate {
     return step ? std::optional(*step * walk.step) : std::nullopt;
   }
 
+  // Of accesses that are alike, how many are of elements one behind the other.
+  static int64_t joined(const Accesses& one) {
+    const int64_t least = *std::min_element(one.constants.begin(), one.constants.end());
+    int64_t count = 1;
+    while (std::find(one.constants.begin(), one.constants.end(), least + count) != one.constants.end()) ++count;
+    return count;
+  }
+
   double run_length(const Accesses& one) const {
-    double run = 1;
+    double run = number(joined(one));
     for (bool grown = true; grown;) {
       grown = false;
       for (const Walk& walk : one.loops) {
@@ -257,7 +265,7 @@ class NestEstimate {
     const auto [least, most] = std::minmax_element(one.constants.begin(), one.constants.end());
     const auto near = std::count_if(one.constants.begin(), one.constants.end(),
                                     [&, low = *least](int64_t at) { return at < low + std::max<int64_t>(1, step); });
-    return number(std::max<int64_t>(1, near));
+    return std::max(1.0, number(near) / number(joined(one)));
   }
 
   void add(const Accesses& one) {

@@ -165,6 +165,7 @@ const std::vector<Scheduler>& schedulers() {
       {kNormalisation, GroupWork::kElements, is_normalisation, loop_choices, defaults, space, lower_elements},
       attention_scheduler(),
       contraction_scheduler(),
+      convolution_scheduler(),
       recurrence_scheduler()};
   return table;
 }

@@ -1,5 +1,5 @@
-// The CPU's schedulers: one for each kind of group (plan/group_kinds.hpp), for attention, and for matrix
-// products.
+// The CPU's schedulers: one for each kind of group (plan/group_kinds.hpp), for attention, matrix products,
+// convolutions and recurrent layers.
 #pragma once
 
 #include "plan/scheduler.hpp"
@@ -10,6 +10,7 @@ namespace kw::cpu {
 const std::vector<plan::Scheduler>& schedulers();
 const plan::Scheduler& attention_scheduler();
 const plan::Scheduler& contraction_scheduler();
+const plan::Scheduler& convolution_scheduler();
 const plan::Scheduler& recurrence_scheduler();
 
 // Of a kernel whose axes are in order. Throws kUser where it scans or folds more than such programs do.

@@ -21,6 +21,12 @@ constexpr LibraryRates kLibraryRates{.products = 0.9,
                                      .single_attention = 0.9,
                                      .halves_attention = 0.9,
                                      .masked_attention = 0.9,
+                                     // With AVX2, 4 x 4 x 16 to 28 x 28 x 128 places and channels.
+                                     .exact_convolutions = 0.96,
+                                     .small_convolution = 20e-6,
+                                     .more_of_convolution = 70e-6,
+                                     .adds_bias = false,
+                                     .counts_kept = false,
                                      .flops_of_score = 40,
                                      .attention_rows = 0,
                                      // Recurrent layers: with AVX2 (docs/measurements/cpu.md).

@@ -16,8 +16,8 @@ using tile::Instruction;
 using tile::Kind;
 
 // Of the rate of the library's largest products, that add_product reaches. 2.3 on an AMD EPYC with AVX-512, where MKL
-// may not take its fastest path, 0.9 on one with AVX2; others were not measured. In programs of several products it is
-// told from the library's rate with smaller ones.
+// may not take its fastest path, 0.9 on one with AVX2; others were not measured. Of products of products (attention) it
+// is told from the library's rate with smaller ones.
 constexpr double kProductShare = 0.9, kWideProductShare = 1.5;
 // Of products with the same weights in every step of a recurrence (docs/measurements/cpu.md).
 constexpr double kRepeatedProductShare = 0.6;
@@ -33,7 +33,8 @@ class TileEstimate {
         ranges_(tile::ranges_of(program)),
         ranks_(lower::rank_lanes(program)),
         in_memory_(lower::find_memory_operands(program)),
-        moved_(program.buffers.size()) {
+        moved_(program.buffers.size()),
+        made_of_products_(program.values.size()) {
     for (const tile::Symbol symbol : program.grid)
       blocks_ *= static_cast<double>(kernel::range_of(program.symbols[symbol].count, ranges_).high);
   }
@@ -51,7 +52,7 @@ class TileEstimate {
     // The last wave of blocks leaves cores idle.
     const double units = static_cast<double>(std::max<int64_t>(device_.units, 1));
     const double waves = std::ceil(blocks_ / units), at_work = waves > 0 ? blocks_ / waves : 1;
-    const bool is_wide = dots_ > 1 || device_.vector_bytes >= kVectorBytesOfAvx512;
+    const bool is_wide = has_chain_ || device_.vector_bytes >= kVectorBytesOfAvx512;
     const double share = is_wide ? kWideProductShare : kProductShare;
     const double products = products_ / share + repeated_products_ / kRepeatedProductShare;
     const double arithmetic = products / (device_.fp32_flops * at_work / units) +
@@ -92,17 +93,22 @@ class TileEstimate {
 
   void walk(const std::vector<Instruction>& body, double times) {
     for (const Instruction& one : body) {
+      const bool is_made = one.kind == Kind::kDot || std::any_of(one.operands.begin(), one.operands.end(),
+                                                                 [&](tile::Value of) { return made_of_products_[of]; });
+      for (const tile::Value result : one.results) made_of_products_[result] = is_made;
       if (one.kind == Kind::kFor) {
         in_steps_ += one.step == 1 ? 1 : 0;
         walk(one.body, times * iterations(one));
         in_steps_ -= one.step == 1 ? 1 : 0;
       } else if (one.kind == Kind::kIf) {
-        walk(one.body, times);
+        // What a mask asks for of whole blocks (lower/skip_masked.hpp) is the exception.
       } else if (one.kind == Kind::kStore || one.kind == Kind::kLoad) {
         const tile::Value value = one.kind == Kind::kStore ? one.operands[0] : one.results[0];
         double& moved = moved_[one.access.buffer];
-        if (in_memory_[value]) {  // the rate of products has it
-          moved = std::max(moved, bytes_of(program_.buffers[one.access.buffer]));
+        // The rate of products has an operand that they read where it lies, unless each block fetches it anew.
+        const double whole = bytes_of(program_.buffers[one.access.buffer]);
+        if (in_memory_[value] && whole <= static_cast<double>(device_.unit_cache_bytes)) {
+          moved = std::max(moved, whole);
           continue;
         }
         moved += times * points(value) * static_cast<double>(size_of(program_.values[value].type.dtype));
@@ -111,7 +117,7 @@ class TileEstimate {
         if (in_steps_ > 0) {
           repeated_products_ += times * flops_of(one);
         } else {
-          ++dots_;
+          has_chain_ = has_chain_ || made_of_products_[one.operands[1]] || made_of_products_[one.operands[2]];
           products_ += times * flops_of(one);
         }
         instructions_ += times * 2 * points(one.results[0]) / lanes();  // sums are loaded and stored
@@ -164,8 +170,9 @@ class TileEstimate {
   std::vector<bool> in_memory_;  // [value] is it an operand that is read where it lies?
   std::vector<double> moved_;    // [buffer] bytes loaded and stored
   double blocks_ = 1, products_ = 0, repeated_products_ = 0, instructions_ = 0;
-  int dots_ = 0;
-  int in_steps_ = 0;  // loops around that go point by point
+  std::vector<bool> made_of_products_;  // [value]
+  bool has_chain_ = false;              // a product of such a value
+  int in_steps_ = 0;                    // loops around that go point by point
 };
 
 }  // namespace
