@@ -25,9 +25,9 @@ constexpr int kSide = 4, kResults = 2, kTaps = 3;  // of the elements, results a
 constexpr double kMostUneven = 4;
 constexpr double kMostFinite = 0x1p50;  // so that no sum on the way is infinite
 
-constexpr AxisSchedule kThreads{.mapping = Mapping::kLoop, .width = 1, .threads = true};
-constexpr AxisSchedule kPlainLoop{.mapping = Mapping::kLoop, .width = 1};
-constexpr AxisSchedule kLanes{.mapping = Mapping::kLoop, .width = 1, .simd = true};
+AxisSchedule walked() { return {.mapping = Mapping::kLoop, .width = 1}; }
+AxisSchedule by_threads() { return {.mapping = Mapping::kLoop, .width = 1, .threads = true}; }
+AxisSchedule side_by_side() { return {.mapping = Mapping::kLoop, .width = 1, .simd = true}; }
 
 template <int kRows, int kColumns>
 using Grid = std::array<std::array<ExprId, kColumns>, kRows>;
@@ -69,7 +69,8 @@ class WinogradKernels : ConvolutionOperands {
   }
 
   // Element (row, column) of the tile at each place; of a kernel with such axes.
-  Grid<kSide, kSide> elements(KernelDraft& draft, int buffer, std::vector<Index> outer, const Index& place) const {
+  Grid<kSide, kSide> elements(KernelDraft& draft, int buffer, const std::vector<Index>& outer,
+                              const Index& place) const {
     Grid<kSide, kSide> all{};
     for (int row = 0; row < kSide; ++row)
       for (int column = 0; column < kSide; ++column) {
@@ -84,11 +85,12 @@ class WinogradKernels : ConvolutionOperands {
     const Shape shape = image_shape_apart();
     image_ = scratch(one_.image.name + "_apart", DType::f32, shape, contiguous_strides(shape));
     ScheduledDraft draft("image_apart_kernel", "Every other row and column of the image, with zeros around it.");
-    const Index sample = threads(draft, "sample", one_.samples), channel = threads(draft, "channel", one_.channels);
-    const Index row = symbol_index(draft.mapped("row", image_rows_, kPlainLoop)),
-                odd_row = symbol_index(draft.mapped("odd_row", 2, kPlainLoop)),
-                odd_column = symbol_index(draft.mapped("odd_column", 2, kPlainLoop)),
-                column = symbol_index(draft.mapped("column", pitch_, kLanes));
+    const Index sample = among_threads(draft, "sample", one_.samples),
+                channel = among_threads(draft, "channel", one_.channels);
+    const Index row = symbol_index(draft.mapped("row", image_rows_, walked())),
+                odd_row = symbol_index(draft.mapped("odd_row", 2, walked())),
+                odd_column = symbol_index(draft.mapped("odd_column", 2, walked())),
+                column = symbol_index(draft.mapped("column", pitch_, side_by_side()));
     ImagePlaces places{.shape = image_shape(),
                        .strides = one_.image_strides,
                        .at = {sample, channel},
@@ -116,7 +118,7 @@ class WinogradKernels : ConvolutionOperands {
     const int64_t length = image_rows_ * pitch_;
     const Index place = symbol_index(
         draft.mapped("place", length, {.mapping = Mapping::kGrid, .width = std::min<int64_t>(length, 256)}));
-    const Symbol channel = draft.mapped("channel", one_.channels, kPlainLoop);
+    const Symbol channel = draft.mapped("channel", one_.channels, walked());
     const int image = own(draft, one_.image.name + "_apart", image_shape_apart(), kernel::BufferRole::kInput, image_);
     const ExprId element = draft.load(image, {sample, symbol_index(channel), odd_row, odd_column, place});
     const ExprId largest = build.reduce(kernel::ReduceOp::kMax, {build.op(ScalarOp::kAbs, {element})}, {channel});
@@ -134,8 +136,8 @@ class WinogradKernels : ConvolutionOperands {
     spoilt_filters_ = scratch("spoilt_filters", DType::i32, {one_.filters}, {1});
     ScheduledDraft draft("filters_kernel", "The sixteen forms of each filter's nine taps.");
     kernel::Builder& build = draft.build;
-    const Symbol filter = draft.mapped("filter", one_.filters, kThreads),
-                 channel = draft.mapped("channel", one_.channels, kPlainLoop);
+    const Symbol filter = draft.mapped("filter", one_.filters, by_threads()),
+                 channel = draft.mapped("channel", one_.channels, walked());
     const int weight = weight_buffer(draft);
     ExprId size = kernel::kNoExpr;
     Grid<kTaps, kTaps> taps{};
@@ -190,8 +192,8 @@ class WinogradKernels : ConvolutionOperands {
       const auto across = forms_of(down[0][row], down[1][row], down[2][row], down[3][row]);
       for (int column = 0; column < kSide; ++column) {
         const ExprId form = draft.named(fmt::format("form_{}{}", row, column), across[column]);
-        const ExprId other = draft.load(forms, {Index(row), Index(column), symbol_index(channel),
-                                                symbol_index(filter)});
+        const ExprId other = draft.load(forms,
+                                        {Index(row), Index(column), symbol_index(channel), symbol_index(filter)});
         products[row][column] = draft.named(fmt::format("product_{}{}", row, column),
                                             build.dot(form, other, {channel}));
       }
@@ -212,7 +214,8 @@ class WinogradKernels : ConvolutionOperands {
     finish(draft, draft.schedule);
   }
 
-  // The same by plain sums, in blocks with a tile whose windows differ too much, and in all where a filter is too large.
+  // The same by plain sums, in blocks with a tile whose windows differ too much, and in all where a filter is too
+  // large.
   void multiply_again() {
     ScheduledDraft draft("sums_again_kernel", "Plain sums, where a tile's elements differ too much in size.");
     kernel::Builder& build = draft.build;
@@ -221,8 +224,8 @@ class WinogradKernels : ConvolutionOperands {
                  block = draft.mapped("block", places_ / tiles_.places, {}),
                  lane = draft.mapped("place", tiles_.places, {.mapping = Mapping::kTile, .width = tiles_.places}),
                  each = draft.mapped("each", tiles_.places, {.mapping = Mapping::kTile, .width = tiles_.places}),
-                 tap_row = draft.mapped("tap_row", kTaps, kPlainLoop),
-                 tap_column = draft.mapped("tap_column", kTaps, kPlainLoop),
+                 tap_row = draft.mapped("tap_row", kTaps, walked()),
+                 tap_column = draft.mapped("tap_column", kTaps, walked()),
                  channel = draft.mapped("channel", one_.channels, loop_of(one_.channels, tiles_.channels));
     draft.schedule.nest = {{"tap_row", "tap_column", "channel"}};
     draft.schedule.skip_masked = true;
@@ -279,9 +282,9 @@ class WinogradKernels : ConvolutionOperands {
     const ExprId one = whole(build, 1), none = whole(build, 0);
     const ExprId uneven = build.select(exists, build.select(is_even, none, one), none);
     const Symbol other = draft.mapped("other_filter", one_.filters, {.mapping = Mapping::kTile, .width = one_.filters});
-    const ExprId spoilt = draft.load(own(draft, "spoilt_filters", {one_.filters}, kernel::BufferRole::kInput,
-                                         spoilt_filters_, DType::i32),
-                                     {symbol_index(other)});
+    const ExprId spoilt = draft.load(
+        own(draft, "spoilt_filters", {one_.filters}, kernel::BufferRole::kInput, spoilt_filters_, DType::i32),
+        {symbol_index(other)});
     const auto any = [&](ExprId flag, Symbol along) {
       return build.op(ScalarOp::kGreater, {build.reduce(kernel::ReduceOp::kMax, {flag}, {along}), none});
     };
@@ -292,10 +295,11 @@ class WinogradKernels : ConvolutionOperands {
   void finish_results() {
     ScheduledDraft draft(group_.kernel.name, group_.kernel.doc);
     kernel::Builder& build = draft.build;
-    const Index sample = threads(draft, "sample", one_.samples), filter = threads(draft, "filter", one_.filters);
-    const Index row = symbol_index(draft.mapped("row", rows_, kPlainLoop)),
-                row_of_tile = symbol_index(draft.mapped("row_of_tile", kResults, kPlainLoop)),
-                column = symbol_index(draft.mapped("column", columns_, kLanes)),
+    const Index sample = among_threads(draft, "sample", one_.samples),
+                filter = among_threads(draft, "filter", one_.filters);
+    const Index row = symbol_index(draft.mapped("row", rows_, walked())),
+                row_of_tile = symbol_index(draft.mapped("row_of_tile", kResults, walked())),
+                column = symbol_index(draft.mapped("column", columns_, side_by_side())),
                 column_of_tile = symbol_index(draft.mapped(
                     "column_of_tile", kResults, {.mapping = Mapping::kTile, .width = kResults, .unrolled = true}));
     const int sums = own(draft, "sums", sums_shape(), kernel::BufferRole::kInput, sums_);
@@ -312,8 +316,8 @@ class WinogradKernels : ConvolutionOperands {
     finish(draft, draft.schedule);
   }
 
-  static Index threads(ScheduledDraft& draft, const std::string& name, int64_t extent) {
-    return extent == 1 ? Index(0) : symbol_index(draft.mapped(name, extent, kThreads));
+  static Index among_threads(ScheduledDraft& draft, const std::string& name, int64_t extent) {
+    return extent == 1 ? Index(0) : symbol_index(draft.mapped(name, extent, by_threads()));
   }
 
   static AxisSchedule blocks_of(int64_t extent, int64_t width) {

@@ -1,6 +1,7 @@
 // Convolutions of three by three taps by fewer multiplications: Winograd's F(2 x 2, 3 x 3). Two by two neighbouring
-// results are linear forms of sixteen products of a form of the sixteen image elements below them and a form of the nine
-// taps, where sums of products take thirty-six. Summed over channels, each of the sixteen is a product of matrices.
+// results are linear forms of sixteen products of a form of the sixteen image elements below them and a form of the
+// nine taps, where sums of products take thirty-six. Summed over channels, each of the sixteen is a product of
+// matrices.
 //
 // Elements that differ much in size spoil their neighbours' results, infinities and NaN always: blocks that have such
 // ones are computed again by plain sums (docs/precision.md).

@@ -1,6 +1,7 @@
 // Convolutions on a CPU: those of three by three taps by fewer multiplications (plan/winograd_kernels.hpp). A thread
 // takes a block of places with all their filters, or some, so that what it makes of the image stays in a core's cache.
 #include <algorithm>
+#include <utility>
 
 #include "plan/winograd_kernels.hpp"
 #include "targets/cpu/schedulers.hpp"
@@ -14,20 +15,29 @@ namespace {
 constexpr int64_t kLeastOfProduct = 16;  // what is narrower is no product of tiles (lower/values.cpp)
 // Measured: forms of the image and sums of products stay in a core's own cache.
 constexpr int64_t kFiltersOfBlock = 256, kChannelsOfStep = 64, kPlacesOfBlock = 32;
-constexpr int64_t kChannelsAtOnce = 128;     // so many are one step
-constexpr int64_t kLeastBlocks = 4;    // so that cores end at about the same time
+constexpr int64_t kChannelsAtOnce = 128;  // so many are one step
+constexpr int64_t kLeastBlocks = 4;       // so that cores end at about the same time
 
 const ParameterTable& winograd_blocks() {
   static const ParameterTable table({
-      {.name = "block_channels", .least = kLeastOfProduct, .most = 1024, .unsaid = kChannelsOfStep, .tried = {32, 64, 128, 256}},
-      {.name = "block_filters", .least = kLeastOfProduct, .most = 1024, .unsaid = kFiltersOfBlock, .tried = {64, 128, 256}},
+      {.name = "block_channels",
+       .least = kLeastOfProduct,
+       .most = 1024,
+       .unsaid = kChannelsOfStep,
+       .tried = {32, 64, 128, 256}},
+      {.name = "block_filters",
+       .least = kLeastOfProduct,
+       .most = 1024,
+       .unsaid = kFiltersOfBlock,
+       .tried = {64, 128, 256}},
       {.name = "block_places", .least = kLeastOfProduct, .most = 256, .unsaid = kPlacesOfBlock, .tried = {16, 32, 64}},
   });
   return table;
 }
 
 bool takes_convolution(const LoweredGroup& group) {
-  return can_use_winograd(group) && std::min(group.convolution->channels, group.convolution->filters) >= kLeastOfProduct;
+  return can_use_winograd(group) &&
+         std::min(group.convolution->channels, group.convolution->filters) >= kLeastOfProduct;
 }
 
 // The largest block up to `most` that divides the extent, if there is one of half `most` or more.
@@ -49,12 +59,15 @@ Parameters default_winograd(const LoweredGroup& group, const DeviceDescription& 
           {"block_places", is_few ? kPlacesOfBlock / 2 : kPlacesOfBlock}};
 }
 
-std::vector<ParameterRange> space_of_convolution(const LoweredGroup&, const DeviceDescription&) { return winograd_blocks().ranges(); }
+std::vector<ParameterRange> space_of_convolution(const LoweredGroup&, const DeviceDescription&) {
+  return winograd_blocks().ranges();
+}
 
 ScheduledGroup lower_winograd(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
   Parameters sizes = parameters;
   sizes.merge(default_winograd(group, device));  // of those that the schedule leaves out
-  return winograd_kernels(group, {.filters = winograd_blocks().read(sizes, "block_filters"),
+  const LoweredGroup taken = std::move(group);
+  return winograd_kernels(taken, {.filters = winograd_blocks().read(sizes, "block_filters"),
                                   .channels = winograd_blocks().read(sizes, "block_channels"),
                                   .places = winograd_blocks().read(sizes, "block_places")});
 }
@@ -62,8 +75,8 @@ ScheduledGroup lower_winograd(LoweredGroup group, const Parameters& parameters, 
 }  // namespace
 
 const Scheduler& convolution_scheduler() {
-  static const Scheduler scheduler{
-      kConvolutionScheduler.name, GroupWork::kProducts, takes_convolution, winograd_blocks, default_winograd, space_of_convolution, lower_winograd};
+  static const Scheduler scheduler{kConvolutionScheduler.name, GroupWork::kProducts, takes_convolution, winograd_blocks,
+                                   default_winograd,           space_of_convolution, lower_winograd};
   return scheduler;
 }
 
