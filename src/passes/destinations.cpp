@@ -5,11 +5,11 @@
 
 namespace kw {
 
-RewriteCounts destinations(Graph& graph) {
+RewriteCounts destinations(Graph& graph, const GraphForms& forms) {
   std::vector<bool> wants_copy(graph.nodes.size(), false);
   bool any = false;
   {
-    const plan::GraphFacts facts(graph);
+    const plan::GraphFacts facts(graph, forms);
     for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node) {
       wants_copy[node] = facts.kinds[node] == plan::NodeKind::kScatter && !plan::owns_destination(facts, node);
       any = any || wants_copy[node];

@@ -3,9 +3,10 @@
 #pragma once
 
 #include "passes/rewriter.hpp"
+#include "target/graph_forms.hpp"
 
 namespace kw {
 
-RewriteCounts destinations(Graph& graph);
+RewriteCounts destinations(Graph& graph, const GraphForms& forms);
 
 }  // namespace kw

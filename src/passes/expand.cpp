@@ -397,22 +397,22 @@ bool has_one_type(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-RewriteCounts expand(Graph& graph) {
+RewriteCounts expand(Graph& graph, const GraphForms& forms) {
   const auto users = graph.users();
   const auto is_output = graph.is_output();
   const auto is_read = [&](ValueId id) { return id != kNoValue && (is_output[id] || !users[id].empty()); };
   Rewriter rewriter(graph);
   return rewriter.run([&](Node& node) {
     if (node.results.empty() || node.results[0] == kNoValue || !node.op.starts_with("aten.")) return false;
-    if (expand_sort(rewriter, node, is_read)) return true;
-    fold_rows_first(rewriter, node, is_read);
+    if (!forms.sorts.places_of_wide && expand_wide_sort(rewriter, node, is_read)) return true;
+    if (forms.windows_fold_rows_first) fold_rows_first(rewriter, node, is_read);
     if (std::any_of(node.results.begin() + 1, node.results.end(), is_read)) return false;
     if (const auto scatter = expand_scatter(rewriter, node)) {
       rewriter.adopt(node.results[0], scatter->id(), NumericTag::kExact);
       return true;
     }
     if (expand_masked_scatter(rewriter, node)) return true;
-    if (const auto attention = expand_attention(rewriter, node)) {
+    if (const auto attention = forms.wide_heads_as_products ? expand_wide_heads(rewriter, node) : std::nullopt) {
       rewriter.adopt(node.results[0], attention->id(), NumericTag::kReassociates);
       return true;
     }

@@ -4,9 +4,10 @@
 #pragma once
 
 #include "passes/rewriter.hpp"
+#include "target/graph_forms.hpp"
 
 namespace kw {
 
-RewriteCounts expand(Graph& graph);
+RewriteCounts expand(Graph& graph, const GraphForms& forms);
 
 }  // namespace kw

@@ -39,7 +39,7 @@ ValueId with_strides(Rewriter& rewriter, ValueId dense, const TensorType& result
 
 }  // namespace
 
-std::optional<Term> expand_attention(Rewriter& rewriter, const Node& node) {
+std::optional<Term> expand_wide_heads(Rewriter& rewriter, const Node& node) {
   if (base_name(node.op) != "scaled_dot_product_attention") return std::nullopt;
   const ValueId query = node.value("query"), key = node.value("key"), value = node.value("value");
   if (query == kNoValue || key == kNoValue || value == kNoValue || node.value("attn_mask") != kNoValue ||
@@ -49,8 +49,8 @@ std::optional<Term> expand_attention(Rewriter& rewriter, const Node& node) {
   const TensorType q = rewriter.type(query), k = rewriter.type(key), v = rewriter.type(value),
                    result = rewriter.type(node.results[0]);
   const int64_t rank = q.rank();
-  if (q.device.starts_with("cpu") || rank < 3 || k.rank() != rank || v.rank() != rank || q.dtype != DType::f32 ||
-      k.dtype != q.dtype || v.dtype != q.dtype || result.elements() == 0 || k.elements() == 0 ||
+  if (rank < 3 || k.rank() != rank || v.rank() != rank || q.dtype != DType::f32 || k.dtype != q.dtype ||
+      v.dtype != q.dtype || result.elements() == 0 || k.elements() == 0 ||
       std::max(q.shape.back(), v.shape.back()) <= plan::kWidestHead ||
       !std::equal(q.shape.begin(), q.shape.end() - 2, k.shape.begin()) ||
       !std::equal(q.shape.begin(), q.shape.end() - 2, v.shape.begin()))

@@ -7,8 +7,8 @@
 
 namespace kw {
 
-// The operator's result as products and a softmax, where it is on a GPU, in f32, without a mask or dropout, and a head
-// has more than 256 features. nullopt for all else.
-std::optional<Term> expand_attention(Rewriter& rewriter, const Node& node);
+// The operator's result as products and a softmax, where it is in f32, without a mask or dropout, and a head has more
+// than 256 features. nullopt for all else.
+std::optional<Term> expand_wide_heads(Rewriter& rewriter, const Node& node);
 
 }  // namespace kw

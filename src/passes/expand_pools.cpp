@@ -18,8 +18,8 @@ void fold_rows_first(Rewriter& rewriter, Node& node, const std::function<bool(Va
   const ValueId x = node.value("self");
   const TensorType from = rewriter.type(x), to = rewriter.type(node.results[0]);
   IntList size = node.integers("output_size");
-  if (!from.device.starts_with("cpu") || (from.dtype != DType::f32 && from.dtype != DType::f64) ||
-      !from.is_contiguous() || from.elements() == 0 || to.elements() == 0)
+  if ((from.dtype != DType::f32 && from.dtype != DType::f64) || !from.is_contiguous() || from.elements() == 0 ||
+      to.elements() == 0)
     return;
   const int64_t width = from.shape.back(), windows = to.shape.back();
   if (width < kShortestRow || width % windows == 0 || width / windows < kShortestWindow) return;

@@ -24,8 +24,7 @@ class Sorting {
 
   bool is_short() const {
     const bool is_wide = type_.dtype == DType::i64 || type_.dtype == DType::f64;
-    return is_wide && !type_.device.starts_with("cpu") && type_.rank() > 0 && type_.elements() > 0 &&
-           dim_ < type_.rank() && length() <= kLongestRow;
+    return is_wide && type_.rank() > 0 && type_.elements() > 0 && dim_ < type_.rank() && length() <= kLongestRow;
   }
   int64_t length() const { return type_.shape[dim_]; }
   int64_t dim() const { return dim_; }
@@ -112,7 +111,7 @@ class Sorting {
 
 }  // namespace
 
-bool expand_sort(Rewriter& rewriter, const Node& node, const std::function<bool(ValueId)>& is_read) {
+bool expand_wide_sort(Rewriter& rewriter, const Node& node, const std::function<bool(ValueId)>& is_read) {
   const auto base = base_name(node.op);
   const bool picks = base == "topk";
   if ((!picks && node.op != "aten.sort.default" && node.op != "aten.sort.stable") || node.value("self") == kNoValue ||

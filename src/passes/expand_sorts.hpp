@@ -1,5 +1,5 @@
-// Sorts of short rows by counting, for elements of 64 bits on a GPU, which the kernels that sort on chip cannot keep
-// together with their places (plan/sorts.hpp): an element's place is the number of those that come before it, and a
+// Sorts of short rows by counting, for elements of 64 bits, which kernels that sort on chip cannot keep together with
+// their places (SortForms::places_of_wide): an element's place is the number of those that come before it, and a
 // scatter takes it there.
 #pragma once
 
@@ -10,6 +10,6 @@
 namespace kw {
 
 // Replaces the results of a sort or topk. False: the node stays.
-bool expand_sort(Rewriter& rewriter, const Node& node, const std::function<bool(ValueId)>& is_read);
+bool expand_wide_sort(Rewriter& rewriter, const Node& node, const std::function<bool(ValueId)>& is_read);
 
 }  // namespace kw

@@ -27,6 +27,10 @@ struct Group {
   bool fusable = false;
 };
 
+constexpr int kMostNodes = 96;    // of a group
+constexpr int kMostTensors = 24;  // read or written by a group
+// Arithmetic repeated for every element when a small producer joins a larger consumer.
+constexpr int kMostInlinedWeight = 48;
 constexpr double kSmallBytes = 1 << 18;      // a kernel that moves less is hardly more than its launch
 constexpr int kSpreadWeight = 16;            // the most arithmetic of a value that broadcasting makes
 constexpr double kBytesPerOperation = 0.15;  // moved in the time of one addition, on GPUs and CPUs alike
@@ -37,7 +41,7 @@ bool contains(const std::vector<NodeId>& nodes, NodeId node) {
 
 class Fusion {
  public:
-  Fusion(Graph& graph, const FusionOptions& options) : graph_(graph), options_(options), facts_(graph) {}
+  Fusion(Graph& graph, const GraphForms& forms) : graph_(graph), facts_(graph, forms) {}
 
   void run() {
     find_order_of_random_nodes();
@@ -175,7 +179,7 @@ class Fusion {
   // The group that holds `node`'s nodes afterwards.
   int try_merge(int left, int right) {
     Group &a = groups_[left], &b = groups_[right];
-    if (static_cast<int>(a.nodes.size() + b.nodes.size()) > options_.most_nodes) return left;
+    if (static_cast<int>(a.nodes.size() + b.nodes.size()) > kMostNodes) return left;
     if (reaches(left, right) || reaches(right, left)) return left;
     std::vector<NodeId> nodes;
     std::merge(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), std::back_inserter(nodes));
@@ -234,7 +238,7 @@ class Fusion {
         const NodeId producer = graph_.values[root].producer;
         if (producer == kNoNode || !contains(nodes, producer)) tensors.insert(root);
       });
-    if (static_cast<int>(tensors.size()) > options_.most_tensors) return false;
+    if (static_cast<int>(tensors.size()) > kMostTensors) return false;
     // A smaller pointwise group is computed again for each element of the larger domain.
     const int64_t elements = domain.parallel_elements() * domain.reduced_elements();
     for (const Group* part : {&a, &b}) {
@@ -247,12 +251,12 @@ class Fusion {
       if (reduces && part->elements * 16 > elements) return false;
       const Group& other = part == &a ? b : a;
       if (!reduces && slides(other) && feeds(part->nodes, other.nodes)) {
-        if (weight * std::max<int64_t>(1, elements / part->elements) > options_.most_inlined_weight) return false;
+        if (weight * std::max<int64_t>(1, elements / part->elements) > kMostInlinedWeight) return false;
         continue;
       }
       const bool after_reduction = domain.has_reduction() && part->elements <= domain.parallel_elements();
       if (!reduces && !after_reduction &&
-          (weight > options_.most_inlined_weight || costs_more_than_stored(*part, other, nodes, elements)))
+          (weight > kMostInlinedWeight || costs_more_than_stored(*part, other, nodes, elements)))
         return false;
     }
     return true;
@@ -406,7 +410,7 @@ class Fusion {
                           std::back_inserter(one.left));
       std::merge(groups_[to].nodes.begin(), groups_[to].nodes.end(), one.given.begin(), one.given.end(),
                  std::back_inserter(one.taken));
-      if (one.left.empty() || static_cast<int>(one.taken.size()) > options_.most_nodes) break;
+      if (one.left.empty() || static_cast<int>(one.taken.size()) > kMostNodes) break;
       one.bytes = traffic(one.left) + traffic(one.taken);
       if (one.bytes < 0.99 * before) choices.push_back(std::move(one));
     }
@@ -496,13 +500,12 @@ class Fusion {
     std::map<int, std::vector<NodeId>> merged;
     for (int reader : readers) {
       if (!groups_[reader].fusable || groups_[reader].nodes.empty()) return;
-      if (slides(groups_[reader]) &&
-          weight * (groups_[reader].elements / groups_[group].elements) > options_.most_inlined_weight)
+      if (slides(groups_[reader]) && weight * (groups_[reader].elements / groups_[group].elements) > kMostInlinedWeight)
         return;
       std::vector<NodeId> all = with_extra(reader);
       std::vector<NodeId> both;
       std::set_union(all.begin(), all.end(), nodes.begin(), nodes.end(), std::back_inserter(both));
-      if (static_cast<int>(both.size()) > options_.most_nodes || !analyse_with_copies(both, reader)) return;
+      if (static_cast<int>(both.size()) > kMostNodes || !analyse_with_copies(both, reader)) return;
       merged[reader] = std::move(both);
     }
     for (auto& [reader, both] : merged) extra_[reader] = std::move(both);
@@ -518,7 +521,7 @@ class Fusion {
       for (NodeId node : nodes) add_spread_operands(node, nodes, groups_[group].elements, copies);
       std::vector<NodeId> both;
       std::set_union(nodes.begin(), nodes.end(), copies.begin(), copies.end(), std::back_inserter(both));
-      if (!copies.empty() && static_cast<int>(both.size()) <= options_.most_nodes && analyse_with_copies(both, group))
+      if (!copies.empty() && static_cast<int>(both.size()) <= kMostNodes && analyse_with_copies(both, group))
         extra_[group] = std::move(both);
     }
   }
@@ -579,7 +582,6 @@ class Fusion {
   }
 
   Graph& graph_;
-  FusionOptions options_;
   GraphFacts facts_;
   std::vector<Group> groups_;
   std::vector<int> group_of_;
@@ -592,10 +594,8 @@ class Fusion {
 
 }  // namespace
 
-void fuse(Graph& graph, const FusionOptions& options) { Fusion(graph, options).run(); }
-
-RewriteCounts fusion(Graph& graph) {
-  fuse(graph, {});
+RewriteCounts fusion(Graph& graph, const GraphForms& forms) {
+  Fusion(graph, forms).run();
   return {};
 }
 

@@ -39,35 +39,41 @@ using enum NumericTag;
 
 struct Pass {
   std::string_view name;
-  RewriteCounts (*run)(Graph&);
+  RewriteCounts (*run)(Graph&, const GraphForms&);
   NumericTag most = kExact;  // that it may move the result
   bool required = false;     // runs also where it is disabled: without it the graph's outputs would be overwritten
 };
 
+// The same for all targets.
+template <RewriteCounts (*pass)(Graph&)>
+RewriteCounts always(Graph& graph, const GraphForms&) {
+  return pass(graph);
+}
+
 // In order.
 constexpr Pass kPasses[] = {
-    {"canonicalise", canonicalise},
-    {"loops", loops, kReassociates},
+    {"canonicalise", always<canonicalise>},
+    {"loops", always<loops>, kReassociates},
     {"expand", expand, kReassociates},
     {"statistics", statistics, kReassociates},
-    {"fold", fold},
-    {"layout", layout},
+    {"fold", always<fold>},
+    {"layout", always<layout>},
     {"shared_heads", shared_heads},
-    {"exponents", exponents, kReassociates},
-    {"identities", identities, kReassociates},
-    {"extremes_first", extremes_first, kReassociates},
-    {"diagonal_products", diagonal_products},
-    {"product_chains", product_chains, kReassociates},
-    {"linear_sums", linear_sums, kReassociates},
-    {"convolution_sums", convolution_sums, kReassociates},
+    {"exponents", always<exponents>, kReassociates},
+    {"identities", always<identities>, kReassociates},
+    {"extremes_first", always<extremes_first>, kReassociates},
+    {"diagonal_products", always<diagonal_products>},
+    {"product_chains", always<product_chains>, kReassociates},
+    {"linear_sums", always<linear_sums>, kReassociates},
+    {"convolution_sums", always<convolution_sums>, kReassociates},
     {"position_means", position_means, kReassociates},
-    {"broadcasts", broadcasts, kReassociates},
-    {"self_differences", self_differences, kReassociates},
-    {"rows_first", rows_first, kReassociates},
+    {"broadcasts", always<broadcasts>, kReassociates},
+    {"self_differences", always<self_differences>, kReassociates},
+    {"rows_first", always<rows_first>, kReassociates},
     {"random_masks", random_masks},
-    {"cse", cse},
-    {"dead_code", dead_code},
-    {"mutations", mutations, kExact, true},
+    {"cse", always<cse>},
+    {"dead_code", always<dead_code>},
+    {"mutations", always<mutations>, kExact, true},
     {"destinations", destinations},
     {"fusion", fusion},
 };
@@ -84,11 +90,14 @@ void check_names(const std::vector<std::string>& list) {
                   "The passes are " + join(known, ", ") + ".");
 }
 
-PassTiming run(Graph& graph, const Pass& pass) { return run_checked(graph, pass.name, pass.run, pass.most); }
+PassTiming run(Graph& graph, const GraphForms& forms, const Pass& pass) {
+  return run_checked(graph, pass.name, [&](Graph& whole) { return pass.run(whole, forms); }, pass.most);
+}
 
 }  // namespace
 
-PassTiming run_checked(Graph& graph, std::string_view name, RewriteCounts (*pass)(Graph&), NumericTag most) {
+PassTiming run_checked(Graph& graph, std::string_view name, const std::function<RewriteCounts(Graph&)>& pass,
+                       NumericTag most) {
   const auto start = std::chrono::steady_clock::now();
   PassTiming timing;
   timing.name = name;
@@ -109,13 +118,14 @@ std::vector<std::string> pass_names() {
   return list;
 }
 
-PassTiming run_pass(Graph& graph, std::string_view name) {
+PassTiming run_pass(Graph& graph, const GraphForms& forms, std::string_view name) {
   check_names({std::string(name)});
-  return run(graph, *std::find_if(std::begin(kPasses), std::end(kPasses),
-                                  [&](const Pass& pass) { return pass.name == name; }));
+  return run(graph, forms, *std::find_if(std::begin(kPasses), std::end(kPasses), [&](const Pass& pass) {
+               return pass.name == name;
+             }));
 }
 
-PassReport run_passes(Graph& graph, const PassOptions& options) {
+PassReport run_passes(Graph& graph, const GraphForms& forms, const PassOptions& options) {
   for (const auto* list : {&options.disabled, &options.print_before, &options.print_after}) check_names(*list);
   KW_ASSERT(options.dump || (options.print_before.empty() && options.print_after.empty()),
             "printing a graph between passes needs somewhere to print to");
@@ -124,7 +134,7 @@ PassReport run_passes(Graph& graph, const PassOptions& options) {
     if (!pass.required && names(options.disabled, pass.name)) continue;
     if (names(options.print_before, pass.name)) options.dump("before " + std::string(pass.name), print(graph));
     const std::optional<Graph> before = options.keep_rewrites ? std::optional(graph) : std::nullopt;
-    report.passes.push_back(run(graph, pass));
+    report.passes.push_back(run(graph, forms, pass));
     if (before)
       for (auto& text : rewrites_of(pass.name, report.passes.back().rewrites, *before, graph))
         report.rewrites.push_back(std::move(text));

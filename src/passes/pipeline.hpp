@@ -9,6 +9,7 @@
 #include "ir/graph.hpp"
 #include "passes/rewrite_text.hpp"
 #include "passes/rewriter.hpp"
+#include "target/graph_forms.hpp"
 
 namespace kw {
 
@@ -34,11 +35,12 @@ struct PassReport {
   double seconds() const;
 };
 
-// Throws kUser for a pass name that does not exist.
-PassReport run_passes(Graph& graph, const PassOptions& options = {});
-PassTiming run_pass(Graph& graph, std::string_view name);
+// `forms`: what the target that is compiled for asks of the graph. Throws kUser for a pass name that does not exist.
+PassReport run_passes(Graph& graph, const GraphForms& forms, const PassOptions& options = {});
+PassTiming run_pass(Graph& graph, const GraphForms& forms, std::string_view name);
 // One pass through the gate: the graph is verified afterwards, and no rewrite may move the result further than `most`.
-PassTiming run_checked(Graph& graph, std::string_view name, RewriteCounts (*pass)(Graph&), NumericTag most);
+PassTiming run_checked(Graph& graph, std::string_view name, const std::function<RewriteCounts(Graph&)>& pass,
+                       NumericTag most);
 std::vector<std::string> pass_names();
 
 }  // namespace kw

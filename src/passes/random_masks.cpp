@@ -56,7 +56,8 @@ ValueId mask_of(Rewriter& rewriter, TensorType type, double keep, bool whole, Va
 
 }  // namespace
 
-RewriteCounts random_masks(Graph& graph) {
+RewriteCounts random_masks(Graph& graph, const GraphForms& forms) {
+  if (!forms.draws_masks) return {};
   // Most graphs have no random numbers, and looking at the whole of a large one takes its time.
   const auto is_random = [](const Node& node) {
     return node.op == "aten.bernoulli.p" || node.op == "aten.native_dropout.default";
@@ -65,7 +66,7 @@ RewriteCounts random_masks(Graph& graph) {
   std::vector<bool> wanted(graph.nodes.size(), false), passed(graph.nodes.size(), false);
   bool any = false;
   {
-    const plan::GraphFacts facts(graph);
+    const plan::GraphFacts facts(graph, forms);
     for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node) {
       wanted[node] = is_worth_it(facts, graph.nodes[node]);
       const ValueId input = graph.nodes[node].value("input");

@@ -3,11 +3,12 @@
 #pragma once
 
 #include "passes/rewriter.hpp"
+#include "target/graph_forms.hpp"
 
 namespace kw {
 
 // native_dropout(x, p) = x · mask · 1 / (1 − p), bernoulli(p) = mask. Exact. Left to the library: float64, tensors that
 // are not contiguous, a dropout with no generated kernel beside it.
-RewriteCounts random_masks(Graph& graph);
+RewriteCounts random_masks(Graph& graph, const GraphForms& forms);
 
 }  // namespace kw

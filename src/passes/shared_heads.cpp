@@ -9,7 +9,7 @@ namespace {
 
 class SharedHeads {
  public:
-  explicit SharedHeads(Graph& graph) : rewriter_(graph) {}
+  SharedHeads(Graph& graph, const GraphForms& forms) : in_attention_(forms.attention_shares_heads), rewriter_(graph) {}
 
   RewriteCounts run() {
     return rewriter_.run([&](Node& node) {
@@ -106,8 +106,7 @@ class SharedHeads {
 
   void share_in_attention(Node& node) {
     const ValueId query = node.value("query"), mask = node.value("attn_mask");
-    if (!type(query).device.starts_with("cuda") || node.boolean("enable_gqa", false) ||
-        (mask != kNoValue && type(query).dtype != DType::f32))
+    if (!in_attention_ || node.boolean("enable_gqa", false) || (mask != kNoValue && type(query).dtype != DType::f32))
       return;
     const auto key = repeated(node.value("key")), value = repeated(node.value("value"));
     if (!key || !value || key->transposed || value->transposed || key->groups != value->groups ||
@@ -125,11 +124,12 @@ class SharedHeads {
     rewriter_.count(NumericTag::kExact);
   }
 
+  const bool in_attention_;
   Rewriter rewriter_;
 };
 
 }  // namespace
 
-RewriteCounts shared_heads(Graph& graph) { return SharedHeads(graph).run(); }
+RewriteCounts shared_heads(Graph& graph, const GraphForms& forms) { return SharedHeads(graph, forms).run(); }
 
 }  // namespace kw

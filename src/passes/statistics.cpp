@@ -89,7 +89,7 @@ class Expansion {
 
   bool is_taken() const {
     const bool dtype = type_.dtype == DType::f32 || type_.dtype == DType::f16 || type_.dtype == DType::bf16;
-    if (!dtype || type_.device.starts_with("cpu") || type_.rank() < 2 || type_.elements() == 0) return false;
+    if (!dtype || type_.rank() < 2 || type_.elements() == 0) return false;
     if (!of_samples_) return count(type_.shape[1]) > 1;
     return type_.is_contiguous() && type_.rank() > 2 && type_.shape[1] % groups() == 0 && count(sample_groups()) > 1;
   }
@@ -353,7 +353,7 @@ class PositionMeans {
     std::optional<IntList> dims = averaged_positions(rewriter_.graph(), node);
     const TensorType type = rewriter_.type(x);
     const bool dtype = type.dtype == DType::f32 || type.dtype == DType::f16 || type.dtype == DType::bf16;
-    if (!dims || !dtype || type.device.starts_with("cpu") || !has_long_channels(type)) return false;
+    if (!dims || !dtype || !has_long_channels(type)) return false;
     const int64_t channels = type.shape[0] * type.shape[1];
     const Term each = view(as(x, DType::f32), {1, channels, type.elements() / channels});
     Shape kept = type.shape;
@@ -377,8 +377,12 @@ class PositionMeans {
 
 }  // namespace
 
-RewriteCounts statistics(Graph& graph) { return StatisticsPass(graph).run(); }
+RewriteCounts statistics(Graph& graph, const GraphForms& forms) {
+  return forms.convolutions_make_statistics ? StatisticsPass(graph).run() : RewriteCounts{};
+}
 
-RewriteCounts position_means(Graph& graph) { return PositionMeans(graph).run(); }
+RewriteCounts position_means(Graph& graph, const GraphForms& forms) {
+  return forms.convolutions_make_statistics ? PositionMeans(graph).run() : RewriteCounts{};
+}
 
 }  // namespace kw

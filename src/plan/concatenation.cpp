@@ -8,6 +8,7 @@
 #include "plan/join_products.hpp"
 #include "plan/plan.hpp"
 #include "plan/traffic.hpp"
+#include "target/target.hpp"
 
 namespace kw {
 namespace {
@@ -24,7 +25,7 @@ bool holds(const std::vector<NodeId>& nodes, NodeId node) {
 class Splitter {
  public:
   Splitter(const Graph& graph, const Schedule& apart, const Schedule& joined, const DeviceDescription& device)
-      : facts_(graph), apart_(apart), joined_(joined), device_(device) {}
+      : facts_(graph, target_of(device).graph_forms()), apart_(apart), joined_(joined), device_(device) {}
 
   // Where it is worth while.
   std::optional<Schedule> run() {
@@ -148,7 +149,7 @@ class Splitter {
   // Do the schedulers take the groups as their results lie then?
   bool can_lower(const Schedule& made, const std::map<ValueId, Place>& places) const {
     const Graph placed = with_places(facts_.graph, places);
-    const GraphFacts facts(placed);
+    const GraphFacts facts(placed, target_of(device_).graph_forms());
     const auto outputs = stored_values(facts, nodes_of(made));
     for (size_t group = 0; group < made.groups.size(); ++group) {
       const bool has_parts = std::any_of(outputs[group].begin(), outputs[group].end(),

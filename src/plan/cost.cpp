@@ -7,32 +7,22 @@
 
 namespace kw {
 
-std::vector<Cost> group_costs(const Graph& graph, const Schedule& schedule) {
-  const plan::GraphFacts facts(graph);
+std::vector<Cost> group_costs(const plan::GraphFacts& facts, const Schedule& schedule) {
   std::vector<Cost> costs;
   for (const auto& group : schedule.groups) {
     Cost cost;
-    for (NodeId node : group.nodes) cost.flops += flops(graph, graph.nodes[node]);
+    for (NodeId node : group.nodes) cost.flops += flops(facts.graph, facts.graph.nodes[node]);
     cost.bytes = plan::bytes_moved(facts, group.nodes, plan::outputs_of(facts, group.nodes));
     costs.push_back(cost);
   }
   return costs;
 }
 
-Cost graph_cost(const Graph& graph) {
-  const plan::GraphFacts facts(graph);
-  Cost cost;
-  for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node)
-    if (facts.kinds[node] != plan::NodeKind::kView) cost.flops += flops(graph, graph.nodes[node]);
-  cost.bytes = plan::bytes_moved_at_least(facts);
-  return cost;
-}
-
 int64_t peak_bytes(const Graph& graph) {
-  const plan::GraphFacts facts(graph);
+  const std::vector<ValueId> roots = plan::storage_roots(graph, plan::kinds_of(graph));
   std::vector<NodeId> last(graph.values.size(), kNoNode);
   for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node) {
-    const auto note = [&](ValueId value) { last[static_cast<size_t>(facts.roots[value])] = node; };
+    const auto note = [&](ValueId value) { last[static_cast<size_t>(roots[value])] = node; };
     for_each_operand(graph.nodes[node], note);
     for (const ValueId result : graph.nodes[node].results)
       if (result != kNoValue) note(result);
@@ -44,7 +34,7 @@ int64_t peak_bytes(const Graph& graph) {
   int64_t held = 0, peak = 0;
   for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node) {
     for (const ValueId result : graph.nodes[node].results)
-      if (result != kNoValue && facts.roots[result] == result) {
+      if (result != kNoValue && roots[result] == result) {
         made[static_cast<size_t>(result)] = true;
         held += graph.type(result).bytes();
       }

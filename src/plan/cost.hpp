@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "ir/graph.hpp"
+#include "plan/domain.hpp"
 #include "plan/schedule.hpp"
 #include "target/device.hpp"
 
@@ -15,11 +15,7 @@ struct Cost {
 };
 
 // Per group of the schedule: the tensors that cross its border.
-std::vector<Cost> group_costs(const Graph& graph, const Schedule& schedule);
-
-// The least any program can do: every input that matters read once, every output written once, every node's arithmetic
-// done once.
-Cost graph_cost(const Graph& graph);
+std::vector<Cost> group_costs(const plan::GraphFacts& facts, const Schedule& schedule);
 
 // What a call of eager holds at once beside its inputs, every result in memory of its own until its last reader has
 // run.

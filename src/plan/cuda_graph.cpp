@@ -87,13 +87,13 @@ std::string why_not_inputs(const Graph& graph) {
 }
 
 std::string why_not_outputs(const Graph& graph) {
-  const plan::GraphFacts facts(graph);
+  const std::vector<ValueId> roots = plan::storage_roots(graph, plan::kinds_of(graph));
   bool returned = false;
   for (const GraphOutput& output : graph.outputs) {
     if (output.kind == OutputKind::kInputMutation) return "it writes to what a call passes";
     if (output.kind != OutputKind::kUser) continue;
     returned = true;
-    if (is_input(graph, facts.roots[output.value])) return "it returns a tensor that it was given";
+    if (is_input(graph, roots[output.value])) return "it returns a tensor that it was given";
     if (!graph.type(output.value).is_dense()) return "a result does not fill its memory";
   }
   return returned ? "" : "it returns no tensor";

@@ -18,11 +18,12 @@ namespace kw::plan {
 
 // What is asked of a graph again and again, computed once.
 struct GraphFacts {
-  explicit GraphFacts(const Graph& graph);
+  GraphFacts(const Graph& graph, const GraphForms& forms);  // of the target that is planned for
 
   const Graph& graph;
+  SortForms sorts;
   std::vector<NodeKind> kinds;               // per node
-  std::vector<ValueId> roots;                // per value: storage_root
+  std::vector<ValueId> roots;                // per value: storage_roots
   std::vector<std::vector<NodeId>> readers;  // per root: the nodes other than views that read it or a view of it
   std::vector<bool> escapes;                 // per root: it or a view of it is a graph output
   std::vector<bool> rounded;                 // per value: its last places say nothing (rounded_values.hpp)

@@ -5,21 +5,15 @@
 
 namespace kw::plan {
 
-GraphFacts::GraphFacts(const Graph& graph_in) : graph(graph_in) {
+GraphFacts::GraphFacts(const Graph& graph_in, const GraphForms& forms) : graph(graph_in), sorts(forms.sorts) {
   const auto node_count = static_cast<NodeId>(graph.nodes.size());
-  kinds.reserve(node_count);
-  roots.resize(graph.values.size());
-  for (size_t value = 0; value < roots.size(); ++value) roots[value] = static_cast<ValueId>(value);
+  kinds = kinds_of(graph);
+  roots = storage_roots(graph, kinds);
   readers.resize(graph.values.size());
   escapes.assign(graph.values.size(), false);
   for (NodeId id = 0; id < node_count; ++id) {
     const Node& node = graph.nodes[id];
-    kinds.push_back(classify(graph, id));
-    if (kinds[id] == NodeKind::kView) {
-      for (ValueId result : node.results)
-        if (result != kNoValue) roots[result] = roots[node.value("self")];
-      continue;
-    }
+    if (kinds[id] == NodeKind::kView) continue;
     for_each_operand(node, [&](ValueId operand) {
       auto& list = readers[roots[operand]];
       if (list.empty() || list.back() != id) list.push_back(id);
@@ -40,16 +34,15 @@ GraphFacts::GraphFacts(const Graph& graph_in) : graph(graph_in) {
         kinds[id] = NodeKind::kExtern;
   for (NodeId id = 0; id < node_count; ++id)
     if (const auto sort = kinds[id] == NodeKind::kScan ? sort_spec(graph, graph.nodes[id]) : std::nullopt;
-        sort && reads_places(id, *sort) && !can_tell_places(graph, *sort))
+        sort && (!takes_rows(sorts, *sort) || (reads_places(id, *sort) && !tells_places(sorts, graph, *sort))))
       kinds[id] = NodeKind::kExtern;
 }
 
 bool GraphFacts::reads_places(NodeId id, const SortSpec& sort) const {
   const ValueId places = graph.nodes[id].results[1];
-  // Values alone say nothing of the order of the two zeros, and on a GPU do not tell equals apart that are picked one
-  // by one.
+  // Values alone say nothing of the order of the two zeros, and do not tell equals apart that are picked one by one.
   const DType dtype = graph.type(sort.operand).dtype;
-  const bool picks = sort.on_gpu && sort.first < sort.length;
+  const bool picks = sorts.picks_one_by_one && sort.first < sort.length;
   if (((sort.stable && is_floating(dtype)) || picks) && size_of(dtype) < 8) return true;
   return places != kNoValue && (escapes[places] || !readers[places].empty());
 }

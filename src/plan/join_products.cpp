@@ -16,6 +16,7 @@
 #include "plan/product_conversion.hpp"
 #include "plan/statistics.hpp"
 #include "plan/traffic.hpp"
+#include "target/target.hpp"
 
 namespace kw {
 namespace {
@@ -40,7 +41,10 @@ constexpr double kCooperativeShareOfMemory = 0.45;
 class ProductJoiner {
  public:
   ProductJoiner(const Graph& graph, Schedule schedule, const DeviceDescription& device, const LibraryRates& rates)
-      : facts_(graph), schedule_(std::move(schedule)), device_(device), rates_(rates) {}
+      : facts_(graph, target_of(device).graph_forms()),
+        schedule_(std::move(schedule)),
+        device_(device),
+        rates_(rates) {}
 
   Schedule run() {
     for (size_t group = 0; group < schedule_.groups.size(); ++group)

@@ -1,5 +1,6 @@
 #include "plan/op_table.hpp"
 
+#include <numeric>
 #include <string>
 
 #include "ir/op_registry.hpp"
@@ -337,13 +338,23 @@ NodeKind classify(const Graph& graph, NodeId id) {
 
 int arithmetic_weight(const Node& node) { return op_info(node.op).arithmetic_weight; }
 
-ValueId storage_root(const Graph& graph, ValueId value) {
-  while (graph.values[value].producer != kNoNode) {
-    const NodeId producer = graph.values[value].producer;
-    if (classify(graph, producer) != NodeKind::kView) break;
-    value = graph.nodes[producer].value("self");
+std::vector<NodeKind> kinds_of(const Graph& graph) {
+  std::vector<NodeKind> kinds;
+  kinds.reserve(graph.nodes.size());
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) kinds.push_back(classify(graph, id));
+  return kinds;
+}
+
+std::vector<ValueId> storage_roots(const Graph& graph, const std::vector<NodeKind>& kinds) {
+  std::vector<ValueId> roots(graph.values.size());
+  std::iota(roots.begin(), roots.end(), 0);
+  for (size_t id = 0; id < kinds.size(); ++id) {
+    if (kinds[id] != NodeKind::kView) continue;
+    const Node& node = graph.nodes[id];
+    for (const ValueId result : node.results)
+      if (result != kNoValue) roots[result] = roots[node.value("self")];
   }
-  return value;
+  return roots;
 }
 
 }  // namespace kw::plan

@@ -26,6 +26,7 @@ enum class NodeKind {
 
 // Takes shapes, dtypes and arguments into account: what the planner cannot express is kExtern.
 NodeKind classify(const Graph& graph, NodeId node);
+std::vector<NodeKind> kinds_of(const Graph& graph);  // [node]
 
 // Integers that indices may be made of.
 bool is_index(const Graph& graph, ValueId value);
@@ -52,8 +53,8 @@ std::optional<ReduceSpec> reduce_spec(const Graph& graph, NodeId node);
 // The same of a kScan node: the one axis that it walks counts as reduced.
 std::optional<ReduceSpec> scan_spec(const Graph& graph, NodeId node);
 
-// The value in whose storage `value` lives: itself, or what its chain of views looks into.
-ValueId storage_root(const Graph& graph, ValueId value);
+// [value] The value in whose storage it lives: itself, or what its chain of views looks into.
+std::vector<ValueId> storage_roots(const Graph& graph, const std::vector<NodeKind>& kinds);
 
 // Wraps negative dimensions.
 inline int64_t wrap_dim(int64_t dim, int64_t rank) { return dim < 0 ? dim + std::max<int64_t>(rank, 1) : dim; }

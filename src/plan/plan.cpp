@@ -120,7 +120,11 @@ class ProgramBuilder {
   // `graph`: with `places` (concatenation.hpp).
   ProgramBuilder(const Graph& graph, const Schedule& schedule, const std::map<ValueId, Place>& places,
                  const DeviceDescription& device)
-      : graph_(graph), schedule_(schedule), places_(places), device_(device), facts_(graph) {
+      : graph_(graph),
+        schedule_(schedule),
+        places_(places),
+        device_(device),
+        facts_(graph, target_of(device).graph_forms()) {
     for (const auto& value : graph.values) tensor_names_.insert(value.name);
     available_.assign(graph.values.size(), false);
     for (const auto& input : graph.inputs) available_[input.value] = true;
@@ -340,7 +344,7 @@ std::vector<std::vector<ValueId>> stored_values(const GraphFacts& facts,
 }
 
 Schedule default_schedule(const Graph& graph, const DeviceDescription& device) {
-  const GraphFacts facts(graph);
+  const GraphFacts facts(graph, target_of(device).graph_forms());
   std::vector<std::vector<NodeId>> groups = graph.groups;
   std::vector<bool> library(graph.nodes.size(), false);
   if (groups.empty())
@@ -395,7 +399,7 @@ Schedule default_schedule(const Graph& graph, const DeviceDescription& device) {
 }
 
 Program make_program(const Graph& graph, const Schedule& schedule, const DeviceDescription& device) {
-  const GraphFacts facts(graph);
+  const GraphFacts facts(graph, target_of(device).graph_forms());
   check_schedule(facts, schedule, device);
   const std::map<ValueId, Place> places = places_of(facts, schedule);
   Program program = places.empty() ? ProgramBuilder(graph, schedule, places, device).build()
@@ -428,7 +432,7 @@ std::optional<std::string> why_refused(const GraphFacts& facts, const GroupSched
 
 Schedule without_refused(const Graph& graph, Schedule schedule, const DeviceDescription& device,
                          std::vector<RefusedGroup>& refused) {
-  const GraphFacts facts(graph);
+  const GraphFacts facts(graph, target_of(device).graph_forms());
   const auto outputs = stored_values(facts, nodes_of(schedule));
   std::vector<GroupSchedule> groups;
   for (size_t at = 0; at < schedule.groups.size(); ++at) {
@@ -452,7 +456,7 @@ Schedule without_refused(const Graph& graph, Schedule schedule, const DeviceDesc
 
 std::vector<std::vector<plan::ParameterRange>> search_space(const Graph& graph, const Schedule& schedule,
                                                             const DeviceDescription& device) {
-  const GraphFacts facts(graph);
+  const GraphFacts facts(graph, target_of(device).graph_forms());
   const std::vector<std::vector<NodeId>> groups = nodes_of(schedule);
   const auto outputs = stored_values(facts, groups);
   std::vector<std::vector<plan::ParameterRange>> space(groups.size());

@@ -5,15 +5,6 @@
 
 namespace kw::plan {
 
-namespace {
-
-// What a GPU's program sorts on chip faster than the library sorts in memory; and picks, a few largest one after the
-// other. On an H200 over PyTorch: rows of 64 floats 7.5 times, of 512 1.7, of 1024 0.6; the 50 largest of 2048 0.8, 16
-// of 16,384 1.3.
-constexpr int64_t kLongestSorted = 512, kLongestPicked = 16384, kFew = 16;
-
-}  // namespace
-
 std::optional<SortSpec> sort_spec(const Graph& graph, const Node& node) {
   const OpRule rule = rule_of(node);
   const bool picks = rule == OpRule::kTopK;
@@ -30,14 +21,17 @@ std::optional<SortSpec> sort_spec(const Graph& graph, const Node& node) {
   spec.descending = node.boolean(picks ? "largest" : "descending", picks);
   spec.stable = node.boolean("stable", false);
   if (spec.first < 1 || spec.first > spec.length) return std::nullopt;
-  spec.on_gpu = !type.device.starts_with("cpu");
-  const int64_t longest = spec.first <= kFew && picks ? kLongestPicked : kLongestSorted;
-  if (spec.on_gpu && spec.length > longest) return std::nullopt;
   return spec;
 }
 
-bool can_tell_places(const Graph& graph, const SortSpec& spec) {
-  return spec.on_gpu ? size_of(graph.type(spec.operand).dtype) < 8 : spec.first == spec.length;
+bool takes_rows(const SortForms& forms, const SortSpec& spec) {
+  const bool picks = spec.first < spec.length && spec.first <= forms.few;
+  return spec.length <= (picks ? forms.longest_of_few : forms.longest);
+}
+
+bool tells_places(const SortForms& forms, const Graph& graph, const SortSpec& spec) {
+  return (forms.places_of_wide || size_of(graph.type(spec.operand).dtype) < 8) &&
+         (forms.places_of_largest || spec.first == spec.length);
 }
 
 }  // namespace kw::plan

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "ir/graph.hpp"
+#include "target/graph_forms.hpp"
 
 namespace kw::plan {
 
@@ -14,14 +15,14 @@ struct SortSpec {
   int64_t first = 0;   // places that are asked for; length: all
   bool descending = false;
   bool stable = false;  // equals were promised to keep their order; ours do anyway
-  bool on_gpu = false;
 };
 
-// nullopt: the library's, as rows that a GPU's program cannot hold.
+// nullopt: no sort, or one that only the library can do.
 std::optional<SortSpec> sort_spec(const Graph& graph, const Node& node);
 
-// On a GPU elements of 64 bits leave no room beside them for their places. On a CPU a topk's places are the library's:
-// ours was no faster, and PyTorch's own choice among equals is kept.
-bool can_tell_places(const Graph& graph, const SortSpec& spec);
+// Do kernels take rows of this length?
+bool takes_rows(const SortForms& forms, const SortSpec& spec);
+// And can they say where each element stood?
+bool tells_places(const SortForms& forms, const Graph& graph, const SortSpec& spec);
 
 }  // namespace kw::plan

@@ -56,25 +56,4 @@ double bytes_moved(const GraphFacts& facts, std::span<const NodeId> nodes, const
   return bytes;
 }
 
-double bytes_moved_at_least(const GraphFacts& facts) {
-  const Graph& graph = facts.graph;
-  Reads reads;
-  for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node) {
-    if (facts.kinds[node] == NodeKind::kView) continue;
-    for_each_operand(graph.nodes[node], [&](ValueId operand) {
-      const ValueId root = facts.roots[operand];
-      if (graph.values[root].producer == kNoNode)
-        reads.add(graph, root, operand, most_read(graph, graph.nodes[node], operand));
-    });
-  }
-  double bytes = reads.total();
-  std::set<ValueId> written;
-  for (const auto& output : graph.outputs) {
-    if (output.value == kNoValue) continue;
-    const ValueId root = facts.roots[output.value];
-    if (graph.values[root].producer != kNoNode && written.insert(root).second) bytes += bytes_of(graph.type(root));
-  }
-  return bytes;
-}
-
 }  // namespace kw::plan

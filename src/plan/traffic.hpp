@@ -15,7 +15,4 @@ inline constexpr double kLaunchBytes = 1 << 20;  // moved in the time that a ker
 // written once.
 double bytes_moved(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>& outputs);
 
-// Each graph input read once as far as any node reaches into it, each output written once.
-double bytes_moved_at_least(const GraphFacts& facts);
-
 }  // namespace kw::plan

@@ -169,7 +169,7 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
                                                    "product_chains", "self_differences"});
   // The library's attention may be slower with shared heads.
   if (options.caution == Caution::kLibrary) passes.disabled.emplace_back("shared_heads");
-  compiled.passes = run_passes(graph, passes);
+  compiled.passes = run_passes(graph, target.graph_forms(), passes);
   if (options.caution == Caution::kUnfused || options.caution == Caution::kLibrary) separate_groups(graph);
   compiled.graph = std::move(graph);
   lap("passes");

@@ -131,7 +131,7 @@ std::string source_header(const Compiled& compiled, const CompileOptions& option
 
   Schedule schedule{.target = compiled.schedule.target, .groups = {}, .graphs = false};
   for (const size_t group : shown) schedule.groups.push_back(compiled.schedule.groups[group]);
-  const std::vector<Cost> costs = group_costs(compiled.graph, schedule);
+  const std::vector<Cost> costs = group_costs({compiled.graph, target_of(compiled.device).graph_forms()}, schedule);
   const std::map<size_t, GroupKernels> kernels = kernels_of(shown, compiled);
   text += fmt::format("Scheduled for {}:\n", compiled.device.name);
   for (size_t at = 0; at < shown.size(); ++at)

@@ -16,7 +16,8 @@ namespace kw::search {
 
 using plan::NodeKind;
 
-Catalogue::Catalogue(const Graph& graph, const DeviceDescription& device) : facts_(graph), device_(device) {}
+Catalogue::Catalogue(const Graph& graph, const DeviceDescription& device)
+    : facts_(graph, target_of(device).graph_forms()), device_(device) {}
 
 GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<ValueId>& outputs) {
   const auto [place, added] = entries_.try_emplace({nodes, outputs});
@@ -28,7 +29,7 @@ GroupEntry* Catalogue::find(const std::vector<NodeId>& nodes, const std::vector<
   } else if (nodes.size() == 1 && facts_.kinds[nodes[0]] == NodeKind::kExtern) {
     const Schedule alone{.target = std::string(target_of(device_).name()),
                          .groups = {{.nodes = nodes, .scheduler = plan::kLibraryCall, .parameters = {}}}};
-    library_seconds = device_.launch_seconds + roofline_seconds(group_costs(facts_.graph, alone).front(), device_);
+    library_seconds = device_.launch_seconds + roofline_seconds(group_costs(facts_, alone).front(), device_);
   }
   auto lowered = outputs.empty() ? std::nullopt : plan::lower_group(facts_, nodes, outputs);
   const plan::Scheduler* scheduler = lowered ? plan::scheduler_for(*lowered, device_) : nullptr;

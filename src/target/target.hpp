@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "target/device.hpp"
+#include "target/graph_forms.hpp"
 #include "target/kernel_language.hpp"
 #include "target/lowering_step.hpp"
 
@@ -55,6 +56,8 @@ class Target {
   // The compute capability that kernels are compiled for where the device is not here; 0: they cannot be.
   virtual int absent_capability(const Environment&) const { return 0; }
 
+  // What passes and planner take into account.
+  virtual GraphForms graph_forms() const { return {}; }
   // In order of preference: the first that takes a group lowers it.
   virtual const std::vector<plan::Scheduler>& schedulers() const = 0;
   // A step between the schedulers' own choice and lowering: groups that the cost model expects to gain by being joined.

@@ -38,7 +38,7 @@ def graphs_after_passes(home: Path, tmp_path_factory):
         path = folder / f"{id(module.function)}-{inputs['x'].stride()}.json"
         if not path.exists():
             path.write_text(json.dumps(export.export_module(module, tuple(inputs.values()))))
-        done = subprocess.run([tool, path, *passes], capture_output=True, text=True, check=False)
+        done = subprocess.run([tool, path, "cpu", *passes], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -35,7 +35,7 @@ def _operators(graph: dict[str, Any], folder: Path) -> list[str]:
     assert GRAPH_TOOL.exists(), "configure with -DKW_TESTS=ON and build"
     path = folder / "graph.json"
     path.write_text(json.dumps(graph))
-    text = subprocess.run([GRAPH_TOOL, path, "all"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([GRAPH_TOOL, path, "triton", "all"], capture_output=True, text=True, check=True).stdout
     return re.findall(r"^  %.* = aten\.(\w+)", text, re.M)
 
 

@@ -19,9 +19,9 @@ int main(int count, char** arguments) {
   try {
     const std::string path = arguments[1], problem = arguments[2], text = kw::read_file(path);
     kw::Graph graph = path.ends_with(".json") ? kw::read_graph(text) : kw::parse_graph(text);
-    kw::run_passes(graph);
     const std::string target = count == 4 ? arguments[3] : "triton";
     const kw::DeviceDescription device = kw::default_device(target);
+    kw::run_passes(graph, device.target->graph_forms());
     const kw::Program program = kw::make_program(graph, kw::default_schedule(graph, device), device);
     const auto printer = device.target->printer();
     std::cout << kw::write_module(graph, program, *printer, {"", problem == "-" ? "" : kw::read_file(problem)});

@@ -1,5 +1,5 @@
-// graph_tool GRAPH.json|GRAPH.txt [PASS…]: prints the graph after the named passes ("all": the pipeline; none: as
-// read). For tests and for looking.
+// graph_tool GRAPH.json|GRAPH.txt [triton|cpu PASS…]: prints the graph after the named passes for that target ("all":
+// the pipeline; none: as read). For tests and for looking.
 #include <cstdio>
 #include <iostream>
 
@@ -9,19 +9,21 @@
 #include "passes/pipeline.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "targets/targets.hpp"
 
 int main(int count, char** arguments) {
-  if (count < 2) return std::fputs("usage: graph_tool GRAPH.json|GRAPH.txt [PASS…]\n", stderr), 2;
+  if (count < 2) return std::fputs("usage: graph_tool GRAPH.json|GRAPH.txt [triton|cpu PASS…]\n", stderr), 2;
   try {
     const std::string path = arguments[1], text = kw::read_file(path);
     kw::Graph graph = path.ends_with(".json") ? kw::read_graph(text) : kw::parse_graph(text);
     kw::verify(graph, "reading");
-    for (int i = 2; i < count; ++i) {
+    const kw::GraphForms forms = count > 2 ? kw::target_named(arguments[2]).graph_forms() : kw::GraphForms{};
+    for (int i = 3; i < count; ++i) {
       if (std::string_view(arguments[i]) != "all") {
-        kw::run_pass(graph, arguments[i]);
+        kw::run_pass(graph, forms, arguments[i]);
         continue;
       }
-      for (const auto& pass : kw::run_passes(graph).passes)
+      for (const auto& pass : kw::run_passes(graph, forms).passes)
         std::fprintf(stderr, "%-13s %8.4f s  %7lld nodes  %6lld rewrites, %s\n", pass.name.c_str(), pass.seconds,
                      static_cast<long long>(pass.nodes), static_cast<long long>(pass.rewrites.total()),
                      std::string(kw::name_of(pass.rewrites.worst())).c_str());

@@ -29,11 +29,11 @@ int main(int count, char** arguments) {
       clock = now;
       return seconds;
     };
+    auto device = kw::default_device(target);
     double fusion = 0;
-    for (const auto& pass : kw::run_passes(graph).passes)
+    for (const auto& pass : kw::run_passes(graph, device.target->graph_forms()).passes)
       if (pass.name == "fusion") fusion = pass.seconds;
     const double passes = lap();
-    auto device = kw::default_device(target);
     if (!third.empty() && !quiet) device.units = std::stoi(third);
     const kw::Schedule schedule = kw::default_schedule(graph, device);
     const double planning = lap();

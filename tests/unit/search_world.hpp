@@ -35,7 +35,7 @@ inline constexpr const char* kTwoGroups = R"(graph G {
 
 inline Graph fused(const char* text) {
   Graph graph = parse_graph(text);
-  fusion(graph);
+  fusion(graph, {});
   return graph;
 }
 

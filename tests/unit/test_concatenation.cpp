@@ -26,7 +26,7 @@ constexpr const char* kParts = R"(
 
 struct Planned {
   explicit Planned(const std::string& text) : graph(parse_graph("graph G on cuda {\n" + text + "\n}")) {
-    run_passes(graph);
+    run_passes(graph, target_of(device).graph_forms());
     const Schedule apart = default_schedule(graph, device);
     schedule = with_concatenations_in_place(graph, apart, join_products(graph, apart, device), device);
   }
@@ -44,7 +44,7 @@ struct Planned {
 
   std::map<std::string, Place> places() const {
     std::map<std::string, Place> named;
-    for (const auto& [part, place] : places_of(plan::GraphFacts(graph), schedule))
+    for (const auto& [part, place] : places_of(plan::GraphFacts(graph, {}), schedule))
       named[graph.values[part].name] = place;
     return named;
   }

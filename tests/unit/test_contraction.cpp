@@ -16,13 +16,13 @@ namespace {
 
 Graph fused(const std::string& text, const std::string& how = "") {
   Graph graph = parse_graph("graph G on cuda " + how + "{\n" + text + "\n}");
-  fusion(graph);
+  fusion(graph, {});
   return graph;
 }
 
 std::optional<plan::Product> product_in(const std::string& text) {
   const Graph graph = fused(text);
-  const plan::GraphFacts facts(graph);
+  const plan::GraphFacts facts(graph, {});
   std::optional<plan::Product> found;
   for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node)
     if (const auto product = plan::product_of(facts, node)) found = product;
@@ -186,7 +186,7 @@ TEST(Contraction, IsOfOneHalfWherePyTorchMayUseTf32) {
     %y = aten.linear.default(input=%x, weight=%w) : f32[1, 4096]
     return %y)",
                              with);
-  EXPECT_FALSE(plan::product_of(plan::GraphFacts(vector), 0)->rounded);
+  EXPECT_FALSE(plan::product_of(plan::GraphFacts(vector, {}), 0)->rounded);
 }
 
 // Four blocks, each of which would walk all of the depth.

@@ -31,7 +31,7 @@ constexpr const char* kImage = R"(
 
 struct Joined {
   explicit Joined(const std::string& text) : graph(parse_graph("graph G on cuda {\n" + text + "\n}")) {
-    run_passes(graph);
+    run_passes(graph, target_of(device).graph_forms());
     schedule = join_products(graph, default_schedule(graph, device), device);
   }
 
@@ -60,7 +60,7 @@ struct Joined {
 
 // A group of all nodes but views, with these outputs.
 std::optional<plan::LoweredGroup> lowered(const Graph& graph, const Names& outputs) {
-  const plan::GraphFacts facts(graph);
+  const plan::GraphFacts facts(graph, {});
   std::vector<NodeId> nodes;
   for (NodeId node = 0; node < static_cast<NodeId>(graph.nodes.size()); ++node)
     if (facts.kinds[node] != plan::NodeKind::kView) nodes.push_back(node);
@@ -109,7 +109,7 @@ TEST(ConvolutionImages, GroupsStandInTheOrderOfTheirReaders) {
   %m = aten.mean.dim(self=%image, dim=[1, 2, 3], keepdim=true) : f32[16, 1, 1, 1]
   %s = aten.add.Tensor(self=%y, other=%m) : f32[16, 128, 56, 56]
   return %s)");
-  const plan::GraphFacts facts(joined.graph);
+  const plan::GraphFacts facts(joined.graph, {});
   std::vector<bool> made(joined.graph.nodes.size());
   for (const GroupSchedule& group : joined.schedule.groups) {
     for (NodeId node : group.nodes) made[node] = true;

@@ -19,7 +19,7 @@ DeviceDescription device() { return default_device("cpu"); }
 
 Schedule scheduled(const std::string& text) {
   Graph graph = parse_graph("graph G on cpu {\n" + text + "\n}");
-  fusion(graph);
+  fusion(graph, {});
   Schedule schedule = default_schedule(graph, device());
   target_of(device()).join_groups(graph, schedule, device());
   return schedule;
@@ -39,7 +39,7 @@ std::string operator_text(int64_t heads, int64_t queries, int64_t keys, int64_t 
 // Of the kernels of a schedule of one group, in blocks of these sizes.
 double seconds(const std::string& text, const plan::Parameters& parameters) {
   Graph graph = parse_graph("graph G on cpu {\n" + text + "\n}");
-  fusion(graph);
+  fusion(graph, {});
   Schedule schedule = default_schedule(graph, device());
   schedule.groups[0].scheduler = "attention";
   schedule.groups[0].parameters = parameters;
@@ -109,7 +109,7 @@ TEST(CpuAttention, TimeGrowsWithTheWorkThatACoreHas) {
 
 TEST(CpuAttention, RepeatedLaunchesAreRefusedByName) {
   Graph graph = parse_graph("graph G on cpu {\n" + operator_text(16, 512, 512, 64) + "\n}");
-  fusion(graph);
+  fusion(graph, {});
   Schedule schedule = default_schedule(graph, device());
   target_of(device()).join_groups(graph, schedule, device());
   const Program program = make_program(graph, schedule, device());

@@ -25,7 +25,7 @@ Graph linear(int64_t rows, int64_t depth, int64_t columns) {
     return %z
 }})",
                                         rows, depth, columns));
-  fusion(graph);
+  fusion(graph, {});
   return graph;
 }
 

@@ -10,6 +10,7 @@
 #include "passes/pipeline.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
+#include "targets/targets.hpp"
 
 using namespace kw;
 
@@ -34,16 +35,19 @@ TEST_P(GoldenPass, PrintsAsExpected) {
   const std::string text = read_file(path);
   const size_t line_end = text.find('\n'), separator = text.find(kSeparator);
   ASSERT_TRUE(text.starts_with("pass ") && line_end != std::string::npos && separator != std::string::npos) << path;
-  const std::string pass = text.substr(5, line_end - 5);
+  const std::string pass = text.substr(5, text.find_first_of(" \n", 5) - 5), head = text.substr(0, line_end + 1);
+  const size_t target = head.find(" for ");
+  const GraphForms forms = target == std::string::npos
+                               ? GraphForms{}
+                               : target_named(head.substr(target + 5, line_end - target - 5)).graph_forms();
   const std::string before = text.substr(line_end + 1, separator - line_end - 1);
   Graph graph = parse_graph(before);
   verify(graph, "parsing");
-  if (pass == "all") run_passes(graph);
-  else run_pass(graph, pass);
+  if (pass == "all") run_passes(graph, forms);
+  else run_pass(graph, forms, pass);
   const std::string after = print(graph);
   EXPECT_EQ(parse_graph(after), graph);
-  if (std::getenv("KW_UPDATE_GOLDEN"))
-    write_file_atomically(path, "pass " + pass + "\n" + before + std::string(kSeparator) + after);
+  if (std::getenv("KW_UPDATE_GOLDEN")) write_file_atomically(path, head + before + std::string(kSeparator) + after);
   else EXPECT_EQ(after, text.substr(separator + kSeparator.size())) << "KW_UPDATE_GOLDEN=1 rewrites " << path;
 }
 
@@ -73,7 +77,7 @@ TEST(Pipeline, TimesNamesAndPrintsEachPass) {
     titles.push_back(title);
     EXPECT_TRUE(text.starts_with("graph Twice"));
   };
-  const PassReport report = run_passes(graph, options);
+  const PassReport report = run_passes(graph, {}, options);
   EXPECT_EQ(report.passes.size(), pass_names().size());
   EXPECT_EQ(titles.size(), pass_names().size() + 1);
   EXPECT_GE(report.seconds(), 0.0);
@@ -84,10 +88,10 @@ TEST(Pipeline, SwitchesPassesOffByName) {
   Graph graph = parse_graph(kTwice);
   PassOptions options;
   options.disabled = {"cse"};
-  EXPECT_EQ(run_passes(graph, options).passes.size(), pass_names().size() - 1);
+  EXPECT_EQ(run_passes(graph, {}, options).passes.size(), pass_names().size() - 1);
   EXPECT_EQ(graph.nodes.size(), 3u);
   options.disabled = {"all"};
-  const PassReport needed = run_passes(graph, options);
+  const PassReport needed = run_passes(graph, {}, options);
   ASSERT_EQ(needed.passes.size(), 1u);
   EXPECT_EQ(needed.passes[0].name, "mutations");  // without it outputs would be overwritten
 }
@@ -118,7 +122,7 @@ TEST(Pipeline, RefusesAnUnknownPass) {
   Graph graph = parse_graph(kTwice);
   PassOptions options;
   options.disabled = {"css"};
-  EXPECT_THROW(run_passes(graph, options), Error);
+  EXPECT_THROW(run_passes(graph, {}, options), Error);
 }
 
 namespace {
@@ -128,7 +132,7 @@ std::vector<RewriteText> rewrites_in(const char* text, const std::string& pass) 
   Graph graph = parse_graph(text);
   PassOptions options;
   options.keep_rewrites = true;
-  std::vector<RewriteText> rewrites = run_passes(graph, options).rewrites;
+  std::vector<RewriteText> rewrites = run_passes(graph, {}, options).rewrites;
   std::erase_if(rewrites, [&](const RewriteText& one) { return one.pass != pass; });
   return rewrites;
 }
@@ -187,5 +191,5 @@ TEST(Rewrites, OfAPassWithoutPlacesAreOne) {
 
 TEST(Rewrites, AreKeptOnDemandOnly) {
   Graph graph = parse_graph(kSums);
-  EXPECT_TRUE(run_passes(graph).rewrites.empty());
+  EXPECT_TRUE(run_passes(graph, {}).rewrites.empty());
 }

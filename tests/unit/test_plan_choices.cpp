@@ -17,7 +17,7 @@ namespace {
 
 Schedule schedule_of(std::string_view text) {
   Graph graph = parse_graph(text);
-  fusion(graph);
+  fusion(graph, {});
   return default_schedule(graph, default_device("triton"));
 }
 
@@ -171,7 +171,7 @@ TEST(Defaults, RowsAcrossOthersThatAreKeptTakeFewWarps) {
 // The names of each group's results, groups in the order in which they run.
 std::vector<std::string> groups_of(std::string_view text) {
   Graph graph = parse_graph(text);
-  fusion(graph);
+  fusion(graph, {});
   std::vector<std::string> groups;
   for (const auto& nodes : graph.groups) {
     std::string names;
@@ -248,7 +248,7 @@ TEST(Groupings, ReadersOfOneTensorShareAKernelHoweverFarApart) {
 
 KernelEstimate estimate_of(std::string_view text) {
   Graph graph = parse_graph(text);
-  fusion(graph);
+  fusion(graph, {});
   const DeviceDescription device = default_device("triton");
   const Program program = make_program(graph, default_schedule(graph, device), device);
   return estimate(program.tiles.at(0), device);
@@ -289,7 +289,7 @@ struct Told {
 
 Told told(std::string_view text, const char* target = "triton") {
   Told one{parse_graph(text), {}, default_device(target)};
-  fusion(one.graph);
+  fusion(one.graph, {});
   one.schedule = default_schedule(one.graph, one.device);
   return one;
 }

@@ -35,8 +35,9 @@ constexpr const char* kBlock = R"(graph Block training on cuda {
 )";
 
 struct Planned {
-  explicit Planned(const std::string& text) : graph(parse_graph(text)) {
-    run_passes(graph);
+  explicit Planned(const std::string& text, const char* target = "triton")
+      : device(default_device(target)), graph(parse_graph(text)) {
+    run_passes(graph, target_of(device).graph_forms());
     schedule = default_schedule(graph, device);
   }
 
@@ -52,7 +53,7 @@ struct Planned {
     return schedule.groups.size();
   }
 
-  DeviceDescription device = default_device("triton");
+  DeviceDescription device;
   Graph graph;
   Schedule schedule;
 };
@@ -87,7 +88,7 @@ constexpr const char* kPlain =
 
 // A convolution with what follows it, whose parts have these places each.
 plan::ScheduledGroup scheduled_with_statistics(const Planned& planned, int64_t positions) {
-  const plan::GraphFacts facts(planned.graph);
+  const plan::GraphFacts facts(planned.graph, {});
   std::vector<NodeId> nodes = planned.schedule.groups[1].nodes;
   const auto apart = plan::statistics_apart(facts, nodes);
   nodes = {planned.schedule.groups[0].nodes[0]};
@@ -112,7 +113,7 @@ TEST(PlanStatistics, FusionMakesOneGroupOfANorm) {
 
 TEST(PlanStatistics, ANormIsTakenApart) {
   const Planned planned(kBlock);
-  const plan::GraphFacts facts(planned.graph);
+  const plan::GraphFacts facts(planned.graph, {});
   const auto apart = plan::statistics_apart(facts, planned.schedule.groups[1].nodes);
   ASSERT_TRUE(apart);
   EXPECT_EQ(planned.ops_of(apart->before), (std::vector<std::string>{"clamp"}));
@@ -123,7 +124,7 @@ TEST(PlanStatistics, ANormIsTakenApart) {
 
 TEST(PlanStatistics, AScheduleOfStatisticsAndAPointwiseNorm) {
   const Planned planned(kBlock);
-  const plan::GraphFacts facts(planned.graph);
+  const plan::GraphFacts facts(planned.graph, {});
   const auto schedule = plan::with_statistics_apart(facts, planned.schedule, 1, planned.device);
   ASSERT_TRUE(schedule);
   ASSERT_EQ(schedule->groups.size(), 4u);
@@ -144,7 +145,7 @@ TEST(PlanStatistics, OnlyMeansAndVariancesAreTakenApart) {
       "graph Other on cuda {\n  input %x : f32[64, 4096] user args.0\n"
       "  %s = aten.softmax.int(self=%x, dim=1) : f32[64, 4096]\n"
       "  %r = aten.relu.default(self=%s) : f32[64, 4096]\n  return %r\n}\n");
-  const plan::GraphFacts facts(planned.graph);
+  const plan::GraphFacts facts(planned.graph, {});
   ASSERT_EQ(planned.schedule.groups.size(), 1u);
   EXPECT_FALSE(plan::statistics_apart(facts, planned.schedule.groups[0].nodes));
   EXPECT_FALSE(plan::with_statistics_apart(facts, planned.schedule, 0, planned.device));
@@ -154,7 +155,7 @@ TEST(PlanStatistics, OfOneTensorAmongOthers) {
   const Planned planned(branches(kPlain));
   const size_t norm = planned.group_of("normalisation");
   ASSERT_LT(norm, planned.schedule.groups.size());
-  const plan::GraphFacts facts(planned.graph);
+  const plan::GraphFacts facts(planned.graph, {});
   const std::vector<NodeId>& nodes = planned.schedule.groups[norm].nodes;
   ValueId y = kNoValue;
   for (ValueId value = 0; value < static_cast<ValueId>(planned.graph.values.size()); ++value)
@@ -216,7 +217,7 @@ TEST(PlanStatistics, SamplesHaveStatisticsOfTheirOwn) {
   const Planned planned(kOfSamples);
   const auto ops = planned.ops_of({0, 1, 2, 3});
   EXPECT_NE(std::find(ops.begin(), ops.end(), "var_mean"), ops.end());
-  const plan::GraphFacts facts(planned.graph);
+  const plan::GraphFacts facts(planned.graph, {});
   std::vector<NodeId> nodes = {0};
   for (NodeId node = 1; node < static_cast<NodeId>(planned.graph.nodes.size()); ++node)
     if (base_name(planned.graph.nodes[node]) == "var_mean") nodes.push_back(node);
@@ -240,7 +241,7 @@ TEST(PlanStatistics, AveragesOfANormComeFromItsStatistics) {
 }
 
 TEST(PlanStatistics, OnTheCpuNormsOfSamplesStay) {
-  const Planned planned(replaced(kOfSamples, "on cuda", "on cpu"));
+  const Planned planned(replaced(kOfSamples, "on cuda", "on cpu"), "cpu");
   EXPECT_EQ(planned.ops_of({1}), std::vector<std::string>{"group_norm"});
 }
 
@@ -264,7 +265,7 @@ TEST(PlanStatistics, PartsAreCombinedByTheirCounts) {
 }
 
 TEST(PlanStatistics, OnTheCpuANormIsOneOperator) {
-  const Planned planned(replaced(kBlock, "on cuda", "on cpu"));
+  const Planned planned(replaced(kBlock, "on cuda", "on cpu"), "cpu");
   ASSERT_EQ(planned.group_of("normalisation"), 1u);
   EXPECT_EQ(planned.ops_of(planned.schedule.groups[1].nodes),
             (std::vector<std::string>{"clamp", "_native_batch_norm_legit_functional", "add", "relu"}));

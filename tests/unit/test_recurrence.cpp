@@ -49,7 +49,7 @@ Graph graph_of(const Layer& layer) {
 
 std::string why_not(const Layer& layer) {
   const Graph graph = graph_of(layer);
-  const plan::GraphFacts facts(graph);
+  const plan::GraphFacts facts(graph, {});
   EXPECT_EQ(plan::recurrence_of(facts, 0).has_value(), plan::why_not_taken(facts, 0).empty());
   return plan::why_not_taken(facts, 0);
 }

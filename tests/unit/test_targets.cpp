@@ -6,7 +6,9 @@
 #include <set>
 
 #include "emit/target_printer.hpp"
+#include "ir/op_registry.hpp"
 #include "ir/text.hpp"
+#include "plan/domain.hpp"
 #include "plan/plan.hpp"
 #include "plan/schedule_json.hpp"
 #include "propose/compile.hpp"
@@ -139,6 +141,51 @@ graph Difference on cpu {
   const std::string text = tile::print_program(compiled.program.lowered[0]->program);
   EXPECT_EQ(text.find(" = neg "), std::string::npos) << text;
   EXPECT_NE(compiled.source.find("(x_tile[column] - y_tile[column])"), std::string::npos) << compiled.source;
+}
+
+// Where the tensors lie is the same for both.
+TEST(Toy, GetsGraphsInTheFormItAsksForNotInThatOfItsTensorsDevice) {
+  const auto operators_for = [](const Target& target, const char* text) {
+    CompileOptions options = options_for(target.default_device());
+    std::multiset<std::string> names;
+    for (const Node& node : compile(parse_graph(text), options, CompileStage::kPasses).graph.nodes)
+      names.emplace(base_name(node.op));
+    return names;
+  };
+  constexpr const char* kSort = R"(
+graph Sort on cpu {
+  input %x : i64[6, 5] user args.0
+  %values, %places = aten.sort.default(self=%x, dim=1) : i64[6, 5], i64[6, 5]
+  return %values, %places
+})";
+  EXPECT_TRUE(operators_for(target_named("cpu"), kSort).contains("sort"));
+  const auto counted = operators_for(toy_target(), kSort);
+  EXPECT_FALSE(counted.contains("sort"));
+  EXPECT_EQ(counted.count("scatter"), 2u);
+  constexpr const char* kPool = R"(
+graph Pool on cpu {
+  input %x : f32[2, 3, 40, 70] user args.0
+  %y = aten.adaptive_avg_pool2d.default(self=%x, output_size=[4, 4]) : f32[2, 3, 4, 4]
+  return %y
+})";
+  EXPECT_EQ(operators_for(target_named("cpu"), kPool).size(), 2u);
+  EXPECT_EQ(operators_for(toy_target(), kPool).size(), 1u);
+}
+
+// The same sort, by which rows a target says that its kernels take.
+TEST(Toy, SortsAreKernelsWhereTheTargetTakesTheirRows) {
+  const Graph graph = parse_graph(R"(
+graph Sort on cpu {
+  input %x : f32[6, 600] user args.0
+  %values, %places = aten.sort.default(self=%x, dim=1) : f32[6, 600], i64[6, 600]
+  return %values, %places
+})");
+  const auto kind = [&](const GraphForms& forms) { return plan::GraphFacts(graph, forms).kinds.at(0); };
+  EXPECT_EQ(kind({}), plan::NodeKind::kScan);
+  EXPECT_EQ(kind(toy_target().graph_forms()), plan::NodeKind::kScan) << "32 bits leave room";
+  EXPECT_EQ(kind({.sorts = {.longest = 599}}), plan::NodeKind::kExtern);
+  EXPECT_EQ(kind(target_named("cpu").graph_forms()), plan::NodeKind::kScan);
+  EXPECT_EQ(kind(target_named("triton").graph_forms()), plan::NodeKind::kExtern);
 }
 
 TEST(Toy, LeavesToTheLibraryWhatItHasNoSchedulerFor) {

@@ -38,6 +38,10 @@ constexpr LibraryRates kLibraryRates{.products = 0.9,
                                      .bf16 = 4.0,
                                      .f16 = 0.06};
 
+// Sorted places of the largest alone are no faster than the library's, whose choice among equals they would have to
+// repeat.
+constexpr GraphForms kGraphForms{.sorts = {.places_of_largest = false}, .windows_fold_rows_first = true};
+
 class CpuTarget : public Target {
  public:
   std::string_view name() const override { return "cpu"; }
@@ -70,6 +74,8 @@ class CpuTarget : public Target {
   }
 
   BuildCommand build_command() const override { return {.one_by_one = false, .needs_compiler = true}; }
+
+  GraphForms graph_forms() const override { return kGraphForms; }
 
   const std::vector<plan::Scheduler>& schedulers() const override { return cpu::schedulers(); }
 

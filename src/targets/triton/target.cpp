@@ -53,6 +53,18 @@ constexpr lower::TargetStep kSteps[] = {
     {"lane-dimensions", [](lower::Lowered& lowered) { lower::give_dimensions(lowered.program); }},
 };
 
+// What a program sorts on chip faster than the library sorts in memory; and picks, a few largest one after the other.
+// On an H200 over PyTorch: rows of 64 floats 7.5 times, of 512 1.7, of 1024 0.6; the 50 largest of 2048 0.8, 16 of
+// 16,384 1.3. Elements of 64 bits leave no room beside them for their places.
+constexpr SortForms kSortForms{
+    .longest = 512, .longest_of_few = 16384, .few = 16, .places_of_wide = false, .picks_one_by_one = true};
+
+constexpr GraphForms kGraphForms{.sorts = kSortForms,
+                                 .wide_heads_as_products = true,
+                                 .attention_shares_heads = true,
+                                 .convolutions_make_statistics = true,
+                                 .draws_masks = true};
+
 class TritonTarget : public Target {
  public:
   std::string_view name() const override { return "triton"; }
@@ -138,6 +150,8 @@ class TritonTarget : public Target {
   int absent_capability(const Environment& environment) const override {
     return environment.triton_version.empty() ? 0 : kHopper;
   }
+
+  GraphForms graph_forms() const override { return kGraphForms; }
 
   const std::vector<plan::Scheduler>& schedulers() const override {
     static const std::vector<plan::Scheduler> table = {triton::kPointwiseScheduler, triton::kScanScheduler,

@@ -11,6 +11,9 @@ namespace {
 
 constexpr lower::TargetStep kSteps[] = {{"subtract-negated", toy::subtract_negated}};
 
+// Unlike the CPU's, whose tensors it shares, its loops gain nothing from rows, and it has no sort of its own.
+constexpr GraphForms kGraphForms{.sorts = {.places_of_wide = false}};
+
 class ToyTarget : public Target {
  public:
   std::string_view name() const override { return "toy"; }
@@ -30,6 +33,8 @@ class ToyTarget : public Target {
     device.launch_seconds = 1e-6;
     return device;
   }
+
+  GraphForms graph_forms() const override { return kGraphForms; }
 
   const std::vector<plan::Scheduler>& schedulers() const override { return toy::schedulers(); }
 
