@@ -24,6 +24,7 @@
 #include "passes/linear_sums.hpp"
 #include "passes/loops.hpp"
 #include "passes/mutations.hpp"
+#include "passes/patches.hpp"
 #include "passes/product_chains.hpp"
 #include "passes/rows_first.hpp"
 #include "passes/self_differences.hpp"
@@ -67,6 +68,7 @@ constexpr Pass kPasses[] = {
     {"linear_sums", always<linear_sums>, kReassociates},
     {"convolution_sums", always<convolution_sums>, kReassociates},
     {"position_means", position_means, kReassociates},
+    {"patches", patches, kReassociates},
     {"broadcasts", always<broadcasts>, kReassociates},
     {"self_differences", always<self_differences>, kReassociates},
     {"rows_first", always<rows_first>, kReassociates},

@@ -21,11 +21,12 @@ struct SortForms {
 
 struct GraphForms {
   SortForms sorts;
-  bool wide_heads_as_products = false;       // attention whose heads no kernel takes is two products and a softmax
-  bool attention_shares_heads = false;       // attention reads keys and values once that several heads share
+  bool wide_heads_as_products = false;        // attention whose heads no kernel takes is two products and a softmax
+  bool attention_shares_heads = false;        // attention reads keys and values once that several heads share
   bool convolutions_make_statistics = false;  // convolutions can fold their result's channels before they store it
-  bool windows_fold_rows_first = false;      // what folds long rows element by element is faster than single windows
-  bool draws_masks = false;                  // kernels draw the numbers of PyTorch's CUDA generator
+  bool windows_fold_rows_first = false;       // what folds long rows element by element is faster than single windows
+  bool patches_as_products = false;           // products are faster than the library's convolutions of the same patches
+  bool draws_masks = false;                   // kernels draw the numbers of PyTorch's CUDA generator
 };
 
 }  // namespace kw

@@ -360,3 +360,38 @@ def test_sums_over_a_convolutions_result_leave_the_convolution_out(after_passes,
     finite = eager.isfinite()
     torch.testing.assert_close(ours[0][finite], eager[finite], rtol=1e-5, atol=1e-5)
     assert ours[0].stride() == eager.stride() and ours[0].shape == eager.shape
+
+
+# Each with a function of its own, by which graphs are told apart, and whether it is a product.
+PATCHES = {
+    "embedding": (lambda y: y, torch.nn.Conv2d(3, 6, (3, 2), stride=(3, 2)), (2, 3, 9, 8), True),
+    "whole": (lambda y: y, torch.nn.Conv2d(3, 6, (9, 8)), (2, 3, 9, 8), True),
+    "one_row": (lambda y: y, torch.nn.Conv2d(3, 6, (9, 2), stride=(1, 2), bias=False), (2, 3, 9, 8), True),
+    "line": (lambda y: y, torch.nn.Conv1d(3, 6, 4, stride=4), (2, 3, 8), True),
+    "volume": (lambda y: y, torch.nn.Conv3d(3, 6, 2, stride=2), (2, 3, 4, 6, 2), True),
+    "double": (lambda y: y, torch.nn.Conv2d(3, 6, 2, stride=2).double(), (2, 3, 4, 6), True),
+    "left_over": (lambda y: y, torch.nn.Conv2d(3, 6, 2, stride=2), (2, 3, 5, 4), False),
+    "padded": (lambda y: y, torch.nn.Conv2d(3, 6, 2, stride=2, padding=1), (2, 3, 4, 4), False),
+    "dilated": (lambda y: y, torch.nn.Conv2d(3, 6, 2, stride=2, dilation=2), (2, 3, 6, 6), False),
+    "groups": (lambda y: y, torch.nn.Conv2d(3, 6, 2, stride=2, groups=3), (2, 3, 4, 4), False),
+    "overlapping": (lambda y: y, torch.nn.Conv2d(3, 6, 2), (2, 3, 4, 4), False),
+    "one_tap": (lambda y: y, torch.nn.Conv2d(3, 6, 1), (2, 3, 4, 4), False),
+}
+
+
+@pytest.mark.parametrize("number", [0.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", PATCHES)
+def test_convolutions_of_patches_are_products(after_passes, name, number):
+    after, convolution, shape, is_product = PATCHES[name]
+    torch.manual_seed(3)
+    inputs = {"x": torch.randn(shape, dtype=convolution.weight.dtype)}
+    inputs["x"].view(-1)[20] = number
+    module = Convolutions(convolution, after)
+    text = after_passes(module, inputs, ["canonicalise", "patches", "dead_code"])
+    assert ("aten.linear" in text, "aten.conv" in text) == (is_product, not is_product), text
+    with torch.no_grad():
+        ours, eager = graph_text.run(text, module, copied(inputs))[0], module(**copied(inputs))
+    assert torch.equal(ours.isfinite(), eager.isfinite())
+    torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-5, equal_nan=True)
+    strides = [[step for step, size in zip(one.stride(), one.shape) if size > 1] for one in (ours, eager)]
+    assert strides[0] == strides[1]

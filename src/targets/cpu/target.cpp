@@ -40,7 +40,8 @@ constexpr LibraryRates kLibraryRates{.products = 0.9,
 
 // Sorted places of the largest alone are no faster than the library's, whose choice among equals they would have to
 // repeat.
-constexpr GraphForms kGraphForms{.sorts = {.places_of_largest = false}, .windows_fold_rows_first = true};
+constexpr GraphForms kGraphForms{
+    .sorts = {.places_of_largest = false}, .windows_fold_rows_first = true, .patches_as_products = true};
 
 class CpuTarget : public Target {
  public:
