@@ -83,7 +83,8 @@ class Patches {
     const int64_t depth = type(weight).elements() / w[0];
     const ValueId taken_apart = permuted(view(input, apart), order);
     const ValueId laid_out = view(type(taken_apart).is_contiguous() ? taken_apart : dense(taken_apart), {rows, depth});
-    std::vector<NamedArgument> arguments = {{"input", ValueRef{laid_out}}, {"weight", ValueRef{view(weight, {w[0], depth})}}};
+    std::vector<NamedArgument> arguments = {{"input", ValueRef{laid_out}},
+                                            {"weight", ValueRef{view(weight, {w[0], depth})}}};
     if (bias != kNoValue) arguments.push_back({"bias", ValueRef{bias}});
     const ValueId product = rewriter_.emit("aten.linear.default", std::move(arguments));
     rewriter_.adopt(node.results[0], dense(permuted(view(product, result), back)), NumericTag::kReassociates);
