@@ -22,8 +22,7 @@ bool is_single(const Graph& graph, ValueId value) {
 bool rounds_product(const Graph& graph, const Node& node) {
   if (!graph.tf32_products || node.results.size() != 1) return false;
   const TensorType& type = graph.type(node.results[0]);
-  return is_single(graph, node.results[0]) && type.rank() > 1 && type.shape.back() > 1 &&
-         type.elements() > type.shape.back();
+  return type.dtype == DType::f32 && type.rank() > 1 && type.shape.back() > 1 && type.elements() > type.shape.back();
 }
 
 // The largest of its operands have to be rounded.

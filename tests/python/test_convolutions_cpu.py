@@ -39,7 +39,7 @@ def _of_activation(x: Tensor, w: Tensor) -> Tensor:
 
 
 CASES = [
-    Case("one_place", conv(), ((1, 16, 3, 3), (16, 16, 3, 3))),
+    Case("one_tile", conv(), ((1, 16, 4, 4), (16, 16, 3, 3))),
     Case("one_row", conv(padding=(1, 0)), ((2, 16, 1, 9), (16, 16, 3, 3), (16,))),
     Case("no_padding", conv(), ((2, 16, 8, 11), (20, 16, 3, 3), (20,))),
     Case("padding", conv(padding=1), ((3, 19, 12, 12), (16, 19, 3, 3), (16,))),
