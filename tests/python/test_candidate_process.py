@@ -9,55 +9,19 @@ import time
 
 import pytest
 import torch
+from candidate_process import returning, starter
 from verification_problems import ELEMENTWISE
 
-from kernelwright import errors, protocol
+from kernelwright import errors
 from kernelwright.host.arena import HostArena
 from kernelwright.judge import nursing
 from kernelwright.judge import remote as remotes
 from kernelwright.judge import shared_arenas
 from kernelwright.judge.nursing import Confinement
 from kernelwright.judge.remote import Remote
-from kernelwright.judge.runs import Inputs
-from kernelwright.running import problem as problems
 from kernelwright.timing.clocks import Clocks
 
-HEAD = "import torch\nimport torch.nn as nn\n"
-
-
-@pytest.fixture
-def resident(tmp_path):
-    """Starts a candidate's process: a source of ModelNew, and the problem that it is for."""
-    started = []
-
-    def start(candidate, problem=ELEMENTWISE, deadline=None, **confinement):
-        (tmp_path / "problem.py").write_text(textwrap.dedent(problem))
-        (tmp_path / "candidate.py").write_text(HEAD + textwrap.dedent(candidate))
-        loaded = problems.load(tmp_path / "problem.py")
-        device = torch.device("cpu")
-        model = loaded.construct(device, seed=1)
-        remote = Remote(
-            str(tmp_path / "candidate.py"),
-            loaded,
-            None,
-            model,
-            device,
-            1,
-            confinement=Confinement(**confinement),
-            deadline=deadline,
-        )
-        started.append(remote)
-        inputs = Inputs(loaded, device)
-        inputs.fill("generator", 3, False)
-        return remote, inputs
-
-    yield start
-    for remote in started:
-        remote.close()
-
-
-def returning(expression):
-    return f"class ModelNew(nn.Module):\n    def forward(self, x):\n        return {expression}\n"
+resident = starter()
 
 
 def made(resident, expression, problem=ELEMENTWISE):
@@ -334,136 +298,6 @@ def test_what_torch_compile_needs_is_there_in_the_process_for_it_alone(resident,
     assert answer() == 0.0
 
 
-FORGED = """
-class ModelNew(nn.Module):
-    def forward(self, x):
-        for number in range(3, 20):
-            try:
-                os.write(number, struct.pack("<I", len(REPLY)) + REPLY)
-            except OSError:
-                pass
-        os._exit(0)
-"""
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        {},
-        {"ok": {}},
-        {
-            "ok": {
-                "leaves": [
-                    {
-                        "dtype": "float32",
-                        "shape": [1 << 40],
-                        "stride": [1],
-                        "offset": 0,
-                        "at": 0,
-                        "bytes": 4,
-                        "device": "cpu",
-                        "range": [0, 4],
-                    }
-                ],
-                "exported": True,
-            }
-        },
-        {
-            "ok": {
-                "leaves": [
-                    {
-                        "dtype": "float32",
-                        "shape": [4],
-                        "stride": [1],
-                        "offset": 0,
-                        "at": 1 << 40,
-                        "bytes": 16,
-                        "device": "cpu",
-                        "range": [0, 4],
-                    }
-                ],
-                "exported": True,
-            }
-        },
-        {
-            "ok": {
-                "leaves": [
-                    {
-                        "dtype": "save",
-                        "shape": [4],
-                        "stride": [1],
-                        "offset": 0,
-                        "at": 0,
-                        "bytes": 16,
-                        "device": "cpu",
-                        "range": [0, 4],
-                    }
-                ],
-                "exported": True,
-            }
-        },
-        {"ok": {"leaves": [], "exported": False, "total": 1 << 60}},
-        {"ok": {"leaves": 7}},
-    ],
-)
-def test_forged_answers_are_nothing_but_a_fault(resident, reply):
-    text = protocol.encode(reply)[4:]
-    remote, inputs = resident(f"import os, struct\nREPLY = {text!r}\n" + FORGED)
-    with pytest.raises(errors.Error) as caught:
-        remote.run(inputs, 5, "running forward")
-    assert caught.value.kind == "candidate" and caught.value.code in ("broken-protocol", "exited"), caught.value
-
-
-NONSENSE = (
-    {},
-    {"forms": 7},
-    {"ms": "nan"},
-    {"ms": -1},
-    {"ms": []},
-    {"parts": [1], "share": None},
-    {"ready": 1},
-    {"exported": True, "names": 3},
-)
-
-
-@pytest.mark.parametrize("reply", NONSENSE, ids=str)
-@pytest.mark.parametrize("asked", ["state", "outputs", "sample", "wall", "profile", "peak"])
-def test_nonsense_in_any_answer_is_the_candidates_fault(resident, monkeypatch, asked, reply):
-    remote, inputs = resident(
-        "class ModelNew(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        "        self.fc = nn.Linear(40, 3)\n    def forward(self, x):\n        return self.fc(x)\n",
-        ELEMENTWISE.replace(
-            "    def forward",
-            "    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(40, 3)\n    def forward",
-        ).replace("torch.tanh(x) * 2", "self.fc(x)"),
-    )
-    first = remote.run(inputs, 5, "running forward")
-    remote.timer(inputs)
-    real = remote.host.ask
-    monkeypatch.setattr(
-        remote.host, "ask", lambda message, *rest: reply if message["op"] == asked else real(message, *rest)
-    )
-    calls = {
-        "state": lambda: remote.run(inputs, 5, "running forward"),
-        "outputs": lambda: remote.altered(first),
-        "sample": lambda: remote.sample(inputs),
-        "wall": lambda: remote.wall(inputs, 1),
-        "profile": lambda: remote.profile(inputs, []),
-        "peak": lambda: remote.peak_memory(inputs),
-    }
-    with pytest.raises(errors.Error) as caught:
-        calls[asked]()
-    assert caught.value.kind == "candidate" and caught.value.code in ("broken-protocol", "state-dict")
-
-
-def test_an_answer_nested_without_end_is_no_answer(resident):
-    text = b"[" * 100_000
-    remote, inputs = resident(f"import os, struct\nREPLY = b'[' * {len(text)}\n" + FORGED)
-    with pytest.raises(errors.Error) as caught:
-        remote.run(inputs, 5, "running forward")
-    assert caught.value.code in ("broken-protocol", "exited")
-
-
 def test_a_process_that_reads_nothing_is_given_up_at_its_deadline(resident):
     remote, inputs = resident(returning("x"), deadline=time.monotonic() + 60)
     os.kill(remote.host.process(), signal.SIGSTOP)
@@ -474,78 +308,11 @@ def test_a_process_that_reads_nothing_is_given_up_at_its_deadline(resident):
     assert caught.value.code == "hung" and time.monotonic() - began < 10
 
 
-def test_errors_of_ours_that_it_raises_are_still_its_own(resident):
-    code = """
-    import sys
-
-    class ModelNew(nn.Module):
-        def forward(self, x):
-            ours = [module for name, module in sys.modules.items() if name == "_resident.errors"]
-            error = ours[0].Error
-            raise error("user", "no-model", "The problem has no Model.")
-    """
-    remote, inputs = resident(code)
-    with pytest.raises(errors.Error) as caught:
-        remote.run(inputs, 5, "running forward")
-    assert caught.value.kind == "candidate" and caught.value.message == "The problem has no Model."
-
-
-def test_an_exception_without_words_and_an_interrupt_are_the_candidates(resident):
-    unspeakable = "class Unspeakable(Exception):\n    def __str__(self):\n        raise ValueError\n\n"
-    for code in (
-        unspeakable + returning("(_ for _ in ()).throw(Unspeakable())"),
-        returning("(_ for _ in ()).throw(KeyboardInterrupt())"),
-    ):
-        remote, inputs = resident(code)
-        with pytest.raises(errors.Error) as caught:
-            remote.run(inputs, 5, "running forward")
-        assert (caught.value.kind, caught.value.code) == ("candidate", "forward-raised")
-
-
 def test_shared_memory_cannot_be_cut_short():
     arena = HostArena(10)
     with pytest.raises(OSError):
         os.ftruncate(arena.descriptor, 0)
     arena.close()
-
-
-def confined(resident, expression):
-    remote, inputs = resident(
-        "import os, socket, stat, tempfile\n" + returning(f"(x, str({expression}))"), namespaces=True
-    )
-    if any("namespaces" in what for what in remote.missing):
-        pytest.skip("this system permits no user namespaces")
-    return remote.run(inputs, 5, "running forward").constants["output[1]"].text.strip("'")
-
-
-def test_confined_it_sees_no_other_process_and_no_network(resident):
-    assert (
-        confined(resident, "sorted(name for name in os.listdir('/proc') if name.isdigit())").replace('"', "")
-        == "['1', '2']"
-    )
-    assert confined(resident, "[name for _, name in socket.if_nameindex()]").replace('"', "") == "['lo']"
-
-
-def test_confined_what_it_writes_is_gone(resident):
-    folders = "(os.path.expanduser('~'), '/tmp', tempfile.gettempdir())"
-    assert (
-        confined(resident, f"[open(os.path.join(folder, 'kernelwright-test'), 'w').write('x') for folder in {folders}]")
-        == "[1, 1, 1]"
-    )
-    assert not os.path.exists(os.path.expanduser("~/kernelwright-test")) and not os.path.exists(
-        "/tmp/kernelwright-test"
-    )
-
-
-def test_confined_it_can_write_nowhere_else(resident):
-    with pytest.raises(errors.Error, match="Read-only file system"):
-        confined(resident, "open('/usr/kernelwright-test', 'w')")
-
-
-def test_confined_it_finds_no_disks(resident):
-    paths = "[os.path.join(at, name) for at, _, names in os.walk('/dev') for name in names]"
-    assert confined(resident, f"[path for path in {paths} if stat.S_ISBLK(os.lstat(path).st_mode)]") == "[]"
-    assert confined(resident, "os.path.exists('/dev/null')") == "True"
 
 
 def test_settings_made_at_import_are_told(resident):
