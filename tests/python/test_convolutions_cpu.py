@@ -124,8 +124,22 @@ def test_a_filter_that_is_too_large_spoils_no_other(plain: Callable[..., Tensor]
     assert float(error.max()) < 1e-5
 
 
-def compiled(module: torch.nn.Module, *arguments: Tensor) -> dict[str, Any]:
-    return library.compile_graph(export.export_module(module.eval(), arguments), "cpu")
+def _with_its_image(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    image = F.silu(x)
+    return F.conv2d(image, w, padding=1), image
+
+
+@pytest.mark.parametrize("sides", [(9, 8), (12, 13)], ids=str)
+def test_an_image_that_others_read_is_stored_whole(sides: tuple[int, int]) -> None:
+    torch.manual_seed(5)
+    arguments = [torch.randn(2, 16, *sides), torch.randn(20, 16, 3, 3)]
+    module = load(emitted(_with_its_image, arguments, {})).ModelNew(Wrapped(_with_its_image))
+    for actual, right in zip(module(*arguments), _with_its_image(*(one.double() for one in arguments)), strict=True):
+        torch.testing.assert_close(actual.double(), right, rtol=1e-5, atol=1e-5)
+
+
+def compiled(module: torch.nn.Module, *arguments: Tensor, **options: Any) -> dict[str, Any]:
+    return library.compile_graph(export.export_module(module.eval(), arguments), "cpu", **options)
 
 
 def schedulers(made: dict[str, Any]) -> list[str]:
@@ -165,6 +179,17 @@ def test_stays_the_librarys(name: str) -> None:
     module, shape = LEFT_TO_PYTORCH[name]
     x = torch.randn(shape, dtype=next(module.parameters()).dtype)
     assert "convolution" not in schedulers(compiled(module, x))
+
+
+@pytest.mark.parametrize("caution", ["library-products", "library"])
+def test_a_cautious_candidate_calls_the_library(caution: str) -> None:
+    for module, shape in (
+        (torch.nn.Conv2d(64, 64, 3, padding=1), (1, 64, 56, 56)),
+        (torch.nn.Conv2d(3, 96, 16, stride=16), (1, 3, 64, 64)),
+    ):
+        made = compiled(module, torch.randn(shape), caution=caution)
+        is_product = shape[1] == 3 and caution == "library-products"
+        assert made["library_ops"] == ["aten.linear" if is_product else "aten.conv2d"]
 
 
 def test_what_it_does_not_take_is_refused_by_name() -> None:
