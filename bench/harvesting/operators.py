@@ -39,7 +39,7 @@ def known_names() -> list[str]:
     """The operators of the planner's registry, by their base names."""
     rows, _, families = _REGISTRY.read_text().partition("kPlanned[]")[2].partition("struct Family")
     names = re.findall(r'^    \{"([^"]*)"', rows, re.MULTILINE)
-    synonyms = re.findall(r'",\s+[\w| ]+, "([^"]*)"\},', rows)
+    synonyms = re.findall(r'",\s+[\w| ]+,\s+"([^"]*)"(?:,\s+"[^"]*")*\},', rows)
     names += " ".join(synonyms + re.findall(r'"([^"]*)"', families.partition("}  // namespace")[0])).split()
     return sorted({name.partition(".")[0] for name in names})
 

@@ -32,13 +32,7 @@ bool moves_tensors(const Step& step) {
   return tiles && std::any_of(tiles->offsets.begin(), tiles->offsets.end(), [](int64_t offset) { return offset != 0; });
 }
 
-// Operators whose result is always memory of its own. einsum, among products, may answer with a view of its operand.
-bool makes_memory(const Node& node) {
-  static const std::set<std::string_view> kProducts = {"mm",     "bmm",    "addmm", "baddbmm",
-                                                       "linear", "matmul", "mv",    "addmv"};
-  return node.results.size() == 1 && node.op.starts_with("aten.") &&
-         (class_of(node.op) == OpClass::kConvolution || kProducts.contains(base_name(node.op)));
-}
+bool makes_memory(const Node& node) { return node.results.size() == 1 && (op_info(node.op).flags & kOwnMemory); }
 
 class Finder {
  public:

@@ -21,8 +21,7 @@ namespace {
 // Whether the library lays the result out as its shape functions say. Convolutions, normalisations, pooling and
 // attention choose for themselves.
 bool has_known_strides(const std::string& op, const TensorType& type) {
-  if (type.elements() <= 1 || (type.rank() <= 1 && type.is_contiguous()) || base_name(op) == "topk" ||
-      base_name(op) == "sort")
+  if (type.elements() <= 1 || (type.rank() <= 1 && type.is_contiguous()) || op_info(op).lowering == Lowering::kSort)
     return true;
   switch (class_of(op)) {
     case OpClass::kPointwise:

@@ -55,14 +55,10 @@ std::string_view name_of(OpClass op_class) {
 
 bool is_pure(const Node& node) {
   const OpInfo& info = op_info(node.op);
-  if (info.op_class == OpClass::kRandom) {
-    if (info.name == "dropout" || info.name == "feature_dropout" || info.name == "alpha_dropout" ||
-        info.name == "feature_alpha_dropout")
-      return !node.boolean("train", true) || node.number("p", 0.5) == 0.0;
-    if (info.name == "native_dropout") return !node.boolean("train", true);
-    if (info.name == "rrelu" || info.name == "rrelu_with_noise" || info.name == "rrelu_with_noise_functional")
-      return !node.boolean("training", false);
-    return false;
+  if (info.flags & kRandomInTraining) {
+    const bool trains = node.find("train") ? node.boolean("train", true) : node.boolean("training", false);
+    // With nothing to drop some return their operand. The others draw numbers all the same.
+    return !trains || ((info.flags & kMayAlias) && node.number("p", 0.5) == 0.0);
   }
   // Attention and recurrent layers drop out inside.
   if (info.op_class == OpClass::kAttention) return node.number("dropout_p", 0.0) == 0.0;

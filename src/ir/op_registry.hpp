@@ -1,5 +1,5 @@
-// What is known of each operator: its class, its cost, the rule that its results follow, its formula where it works
-// element by element, what the planner can make of it. One table, in op_rows.cpp.
+// What is known of each operator: its class, its names, its cost, the rule that its results follow, its formula where
+// it works element by element, what the planner can make of it. One table, in op_rows.cpp.
 #pragma once
 
 #include <string>
@@ -82,12 +82,12 @@ enum class OpRule {
   kDiagonal,
   kUnfold,
   kAsStrided,
+  kFlip,
+  kRepeat,
   kCat,
   kStack,
   kPad,
   kDiagEmbed,
-  kFlip,
-  kRepeat,
   kIm2col,
   kSliceScatter,
   kSelectScatter,
@@ -168,6 +168,17 @@ constexpr bool broadcasts_operands(OpRule rule) { return OpRule::kPromote <= rul
 constexpr bool folds_axes(OpRule rule) { return OpRule::kSum <= rule && rule <= OpRule::kCountNonzero; }
 constexpr bool normalises(OpRule rule) { return OpRule::kSoftmax <= rule && rule <= OpRule::kRmsNorm; }
 constexpr bool moves_elements(OpRule rule) { return OpRule::kSame <= rule && rule <= OpRule::kCubic; }
+// Each element of the first result is one of `self`.
+constexpr bool picks_elements(OpRule rule) {
+  return (OpRule::kSame <= rule && rule <= OpRule::kRepeat) ||
+         (OpRule::kIndexSelect <= rule && rule <= OpRule::kNearestExact) ||
+         (OpRule::kMax <= rule && rule <= OpRule::kMinAt) || rule == OpRule::kSorted || rule == OpRule::kTopK;
+}
+// Numbers that are added up or averaged, by positive weights: of what is not negative this is not either.
+constexpr bool adds_up(OpRule rule) {
+  return rule == OpRule::kSum || rule == OpRule::kMean || rule == OpRule::kAveragePool ||
+         rule == OpRule::kAdaptiveAverage;
+}
 constexpr bool permutes_axes(OpRule rule) { return OpRule::kPermute <= rule && rule <= OpRule::kMatrixTranspose; }
 // Views that the planner knows by their strides alone.
 constexpr bool is_by_strides(OpRule rule) { return OpRule::kMoveAxes <= rule && rule <= OpRule::kAsStrided; }
@@ -175,10 +186,19 @@ constexpr bool is_lookup(OpRule rule) { return OpRule::kEmbedding <= rule && rul
 constexpr bool is_from_table(OpRule rule) { return OpRule::kEmbedding <= rule && rule <= OpRule::kTake; }
 
 enum OpFlags : unsigned {
-  kImpure = 1,    // may not be shared, removed when unused or moved
-  kFloat8 = 2,    // takes 8-bit floats, which have no arithmetic in PyTorch: they are cast and moved
-  kMayAlias = 4,  // its result is its operand, or a copy
-  kWaits = 8,     // as a library call it may ask the device for a size, or copy to the host, before it goes on
+  kImpure = 1,             // may not be shared, removed when unused or moved
+  kFloat8 = 2,             // takes 8-bit floats, which have no arithmetic in PyTorch: they are cast and moved
+  kMayAlias = 4,           // its result is its operand, or a copy
+  kWaits = 8,              // as a library call it may ask the device for a size, or copy to the host, before it goes on
+  kRandomInTraining = 16,  // takes random numbers only where `train` or `training` says so
+  kReplayed = 32,  // while PyTorch captures a CUDA graph, its kernels read the default generator's seed and offset from
+                   // memory, and each replay moves the generator on: the numbers are those of separate launches
+  kOwnMemory = 64,  // as a library call it never yields its operand or a view of it
+  kSilent = 128,    // says nothing of what a kernel computes: its name is none of the kernel's
+  // Of the first result, where it is of floats and no NaN:
+  kNeverNegative = 256,  // never below +0, and never −0
+  kAtMostOne = 512,
+  kWhole = 1024,  // an integer or infinite
 };
 
 struct OpInfo {
@@ -192,6 +212,8 @@ struct OpInfo {
   std::string_view form = {};  // one element of the result as a formula of the arguments (plan/scalar_forms.hpp)
   unsigned flags = 0;
   std::string_view synonyms = {};  // that take the same arguments, separated by blanks
+  std::string_view spoken = {};    // what people call it, where that is not its name without underscores around it
+  std::string_view yields = {};    // what a kernel calls its result: "activated"; empty: nothing in particular
 
   bool pure() const { return !(flags & kImpure); }
   bool takes_float8() const { return flags & kFloat8; }

@@ -1,37 +1,12 @@
 #include "ir/spoken_name.hpp"
 
 #include <set>
-#include <unordered_map>
 
 #include "ir/op_registry.hpp"
 
 namespace kw {
 
 namespace {
-
-// Those whose name says more than people do. Underscores around a name go without a line here.
-const std::unordered_map<std::string_view, std::string_view> kSpoken = {
-    {"_native_batch_norm_legit", "batch_norm"},
-    {"_native_batch_norm_legit_functional", "batch_norm"},
-    {"_native_batch_norm_legit_no_training", "batch_norm"},
-    {"native_batch_norm", "batch_norm"},
-    {"native_layer_norm", "layer_norm"},
-    {"native_group_norm", "group_norm"},
-    {"_fused_rms_norm", "rms_norm"},
-    {"linalg_vector_norm", "norm"},
-    {"native_dropout", "dropout"},
-    {"constant_pad_nd", "pad"},
-    {"scaled_dot_product_attention", "attention"},
-    {"_to_copy", "converted"},
-    {"_unsafe_view", "view"},
-    {"_unsafe_index", "index"},
-    {"_prelu_kernel", "prelu"},
-    {"kw.rnn_steps", "rnn_steps"},
-    {"im2col", "unfold"},
-    {"col2im", "fold"},
-    {"max_pool2d_with_indices", "max_pool2d"},
-    {"max_pool3d_with_indices", "max_pool3d"},
-};
 
 std::string unique_name(std::string name, std::set<std::string>& taken) {
   const std::string stem = name;
@@ -42,7 +17,7 @@ std::string unique_name(std::string name, std::set<std::string>& taken) {
 }  // namespace
 
 std::string spoken_name(std::string_view base) {
-  if (const auto row = kSpoken.find(base); row != kSpoken.end()) return std::string(row->second);
+  if (const std::string_view spoken = op_info(base).spoken; !spoken.empty()) return std::string(spoken);
   while (base.starts_with('_')) base.remove_prefix(1);
   while (base.ends_with('_')) base.remove_suffix(1);
   return std::string(base);

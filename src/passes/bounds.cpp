@@ -2,34 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_set>
 
 #include "ir/numbers.hpp"
 #include "ir/op_registry.hpp"
 
 namespace kw {
 namespace {
-
-using NameSet = std::unordered_set<std::string_view>;
-
-// The result's elements are elements of `self`.
-const NameSet kChosen = {"amax", "amin",         "max",    "min",    "clone", "contiguous", "flip", "repeat",
-                         "roll", "index_select", "gather", "detach", "alias", "topk",       "sort"};
-const NameSet kNeverNegative = {"exp", "exp2", "softmax", "sigmoid", "linalg_vector_norm", "var", "std"};
-const NameSet kAtMostOne = {"softmax", "sigmoid"};
-const NameSet kRounded = {"floor", "ceil", "round", "trunc", "sign"};
-// Of numbers that are not negative these are not either.
-const NameSet kKeepSign = {"sum",
-                           "mean",
-                           "cumsum",
-                           "avg_pool1d",
-                           "avg_pool2d",
-                           "avg_pool3d",
-                           "adaptive_avg_pool1d",
-                           "adaptive_avg_pool2d",
-                           "adaptive_avg_pool3d"};
-const NameSet kMaxPools = {"max_pool1d",          "max_pool2d",          "max_pool3d",
-                           "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"};
 
 Bound union_of(const Bound& left, const Bound& right) {
   Bound both{std::min(left.low, right.low), std::max(left.high, right.high), left.is_whole && right.is_whole, true};
@@ -55,29 +33,30 @@ bool Bound::never_below_zero() const { return low > 0.0 || (low == 0.0 && !std::
 
 Bound Bounds::found(const Graph& graph, const Node& node) const {
   const std::string_view name = base_name(node.op);
+  const OpInfo& info = op_info(node.op);
   const DType dtype = graph.type(node.results[0]).dtype;
   const ValueId self = node.value("self");
   const Bound of_self = self == kNoValue ? Bound{} : of(self);
-  if (name == "full") {
+  if (info.rule == OpRule::kFull) {
     const Argument* value = node.find("fill_value");
     return value && is_number(*value) && !std::isnan(as_double(*value)) && holds_exactly(dtype, *value)
                ? number(as_double(*value))
                : Bound{};
   }
-  if (class_of(node.op) == OpClass::kView || kChosen.contains(name))
-    return self != kNoValue && graph.type(self).dtype == dtype ? of_self : Bound{};
-  if (name == "_to_copy") {
+  if (info.rule == OpRule::kCast) {
     Bound bound = of_self;
     if (self == kNoValue || !is_floating(graph.type(self).dtype)) return {};
     if (dtype == DType::f32 && graph.type(self).dtype != DType::f64) return bound;
     return {bound.low >= 0.0 ? std::copysign(0.0, bound.low) : -kInfinity, kInfinity, bound.is_whole,
             bound.zeros_are_clamped};
   }
-  if (kNeverNegative.contains(name)) return {0.0, kAtMostOne.contains(name) ? 1.0 : kInfinity};
+  if (info.op_class == OpClass::kView || picks_elements(info.rule) || info.form == "self")
+    return self != kNoValue && graph.type(self).dtype == dtype ? of_self : Bound{};
+  if (info.flags & kNeverNegative) return {0.0, info.flags & kAtMostOne ? 1.0 : kInfinity};
+  if (info.flags & kWhole) return {-kInfinity, kInfinity, node.integer("decimals", 0) == 0};
   if (name == "softplus" && node.number("beta", 1.0) > 0.0 && node.number("threshold", 20.0) >= 0.0) return {0.0};
   if (name == "abs") return {0.0, std::max(std::abs(of_self.low), std::abs(of_self.high)), of_self.is_whole};
   if (name == "sqrt") return {of_self.never_below_zero() ? 0.0 : -0.0, kInfinity};
-  if (kRounded.contains(name)) return {-kInfinity, kInfinity, node.integer("decimals", 0) == 0};
   if (name == "relu" || name == "clamp") {
     if (node.value("min") != kNoValue || node.value("max") != kNoValue) return {};
     Bound bound = of_self;
@@ -106,8 +85,8 @@ Bound Bounds::found(const Graph& graph, const Node& node) const {
   if (name == "add" && same_types && !node.find("alpha"))
     return of_self.never_below_zero() && of(other).never_below_zero() ? Bound{0.0} : Bound{};
   if (name == "where" && same_types) return union_of(of_self, of(other));
-  if (kKeepSign.contains(name)) return of_self.never_below_zero() ? Bound{0.0} : Bound{};
-  if (kMaxPools.contains(name)) {
+  if (adds_up(info.rule)) return of_self.never_below_zero() ? Bound{0.0} : Bound{};
+  if (info.rule == OpRule::kMaxPool || info.rule == OpRule::kAdaptiveMax) {
     // A window that lies beyond the border altogether has no largest element; dilated ones may.
     const IntList dilation = node.integers("dilation", {1});
     const bool is_plain = std::all_of(dilation.begin(), dilation.end(), [](int64_t step) { return step == 1; });

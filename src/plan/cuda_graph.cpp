@@ -28,14 +28,9 @@ constexpr double kCopiesOverGain = 0.25;
 // Of the rate for the operands' type, what the library reaches; of half products, its convolutions in TF32.
 constexpr double kLibraryShare = 0.9, kLibraryShareOfTf32Convolutions = 0.13;
 
-// What PyTorch takes from its default generator and nothing else: while it captures, it has the kernels read seed and
-// offset from memory, and each replay moves the generator on, so that the numbers are those of separate launches.
-const std::set<std::string_view> kRandomInGraphs = {"rand", "randn", "rand_like", "randn_like"};
-
 // PyTorch finds the places of a boolean index on the host.
 bool has_boolean_index(const Graph& graph, const Node& node) {
-  const std::string_view name = base_name(node.op);
-  if (!name.starts_with("index") && name != "_unsafe_index" && name != "_unsafe_index_put") return false;
+  if (rule_of(node) != OpRule::kIndex && rule_of(node) != OpRule::kIndexPut) return false;
   bool found = false;
   for_each_operand(node, [&](ValueId operand) {
     const DType dtype = graph.type(operand).dtype;
@@ -45,14 +40,13 @@ bool has_boolean_index(const Graph& graph, const Node& node) {
 }
 
 std::string why_not_captured(const Graph& graph, const Node& node) {
-  const std::string_view name = base_name(node.op);
-  const OpClass op_class = class_of(node.op);
-  if (op_class == OpClass::kRandom && kRandomInGraphs.contains(name) && node.find("generator") == nullptr) return "";
-  if (op_class == OpClass::kRandom && !is_pure(node)) return "it takes random numbers";
-  if ((op_class == OpClass::kAttention || op_class == OpClass::kRecurrent) && !is_pure(node))
-    return "it takes random numbers";
-  if (!is_pure(node)) return "nothing is known of the effects of " + node.op;
-  if ((op_info(node.op).flags & kWaits) || has_boolean_index(graph, node)) return node.op + " may wait for the device";
+  const OpInfo& info = op_info(node.op);
+  if ((info.flags & kReplayed) && node.find("generator") == nullptr) return "";
+  const bool may_be_random = info.op_class == OpClass::kRandom || info.op_class == OpClass::kAttention ||
+                             info.op_class == OpClass::kRecurrent;
+  if (!is_pure(node))
+    return may_be_random ? "it takes random numbers" : "nothing is known of the effects of " + node.op;
+  if ((info.flags & kWaits) || has_boolean_index(graph, node)) return node.op + " may wait for the device";
   return "";
 }
 

@@ -1,8 +1,5 @@
 #include "plan/group_names.hpp"
 
-#include <set>
-#include <unordered_map>
-
 #include "ir/op_registry.hpp"
 #include "ir/spoken_name.hpp"
 
@@ -10,40 +7,11 @@ namespace kw::plan {
 
 namespace {
 
-const std::unordered_map<std::string_view, std::string_view> kResultNames = {
-    {"relu", "rectified"},
-    {"gelu", "activated"},
-    {"silu", "activated"},
-    {"mish", "activated"},
-    {"elu", "activated"},
-    {"selu", "activated"},
-    {"celu", "activated"},
-    {"leaky_relu", "activated"},
-    {"hardswish", "activated"},
-    {"softplus", "activated"},
-    {"sigmoid", "gate"},
-    {"hardsigmoid", "gate"},
-    {"hardtanh", "clamped"},
-    {"clamp", "clamped"},
-    {"softmax", "share"},
-    {"_softmax", "share"},
-    {"layer_norm", "normalised"},
-    {"native_layer_norm", "normalised"},
-    {"rms_norm", "normalised"},
-    {"group_norm", "normalised"},
-    {"batch_norm", "normalised"},
-    {"_native_batch_norm_legit_functional", "normalised"},
-    {"instance_norm", "normalised"},
-    {"log_softmax", "log_share"}};
-
 std::vector<std::string> op_names(const Graph& graph, std::span<const NodeId> nodes) {
-  static const std::set<std::string_view> silent = {"clone",         "_to_copy",       "to", "view", "full", "zeros",
-                                                    "scalar_tensor", "lift_fresh_copy"};
   std::vector<std::string> names;
   for (NodeId id : nodes) {
-    const std::string_view base = base_name(graph.nodes[id]);
-    if (silent.contains(base)) continue;
-    const std::string name = spoken_name(base);
+    if (op_info(graph.nodes[id].op).flags & kSilent) continue;
+    const std::string name = spoken_name(base_name(graph.nodes[id]));
     if (names.empty() || names.back() != name) names.push_back(name);
   }
   if (names.empty()) names.push_back(nodes.size() == 1 ? "copy" : "elementwise");
@@ -78,8 +46,13 @@ std::string kernel_doc(const Graph& graph, std::span<const NodeId> nodes, const 
 }
 
 std::string_view result_name(std::string_view op) {
-  const auto found = kResultNames.find(op);
-  return found == kResultNames.end() ? std::string_view() : found->second;
+  const OpInfo& info = op_info(op);
+  switch (info.rule) {
+    case OpRule::kSoftmax:
+    case OpRule::kSafeSoftmax: return "share";
+    case OpRule::kLogSoftmax: return "log_share";
+    default: return normalises(info.rule) ? "normalised" : info.yields;
+  }
 }
 
 }  // namespace kw::plan
