@@ -213,7 +213,8 @@ struct OpInfo {
   unsigned flags = 0;
   std::string_view synonyms = {};  // that take the same arguments, separated by blanks
   std::string_view spoken = {};    // what people call it, where that is not its name without underscores around it
-  std::string_view yields = {};    // what a kernel calls its result: "activated"; empty: nothing in particular
+  std::string_view yields = {};    // what a kernel calls its result: "activated"; empty for plain arithmetic, which is
+                                   // printed where it is used
 
   bool pure() const { return !(flags & kImpure); }
   bool takes_float8() const { return flags & kFloat8; }

@@ -264,7 +264,7 @@ class Lowering {
   }
 
   void name_result(const Node& node, ExprId value) {
-    if (const std::string_view name = result_name(node.op); !name.empty()) build_.name(value, std::string(name));
+    if (const std::string_view name = op_info(node.op).yields; !name.empty()) build_.name(value, std::string(name));
   }
 
   // cat, stack, pad and scatters of slices: which operand an element comes from depends on where it stands.

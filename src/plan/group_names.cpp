@@ -45,14 +45,4 @@ std::string kernel_doc(const Graph& graph, std::span<const NodeId> nodes, const 
   return text;
 }
 
-std::string_view result_name(std::string_view op) {
-  const OpInfo& info = op_info(op);
-  switch (info.rule) {
-    case OpRule::kSoftmax:
-    case OpRule::kSafeSoftmax: return "share";
-    case OpRule::kLogSoftmax: return "log_share";
-    default: return normalises(info.rule) ? "normalised" : info.yields;
-  }
-}
-
 }  // namespace kw::plan
