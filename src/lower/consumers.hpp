@@ -5,8 +5,9 @@
 
 namespace kw::lower {
 
-// Divides registers between consumers and producer, lets products run on where nothing waits for them, and says where
-// the sums of consumers that take blocks in turn lie when they are stored. What the program says already stays.
+// Divides registers between consumers and producer, and says where sums of consumers that take blocks in turn are when
+// they are stored. Has consumers wait for boxes and products, as late as what reads them allows, release boxes that
+// nothing reads any more, and move values to the registers where they meet others.
 void decide_consumers(tile::Program& program);
 
 }  // namespace kw::lower

@@ -14,6 +14,8 @@ bool has_effects(const Instruction& one) {
     case Kind::kStore:
     case Kind::kCopy:
     case Kind::kWait:
+    case Kind::kRelease:
+    case Kind::kSkip:
     case Kind::kFor:
     case Kind::kIf:
     case Kind::kBarrier: return true;

@@ -13,26 +13,14 @@ namespace {
 
 using tile::Instruction;
 using tile::Kind;
-using tile::kNoValue;
 using tile::Value;
-
-template <typename Visit>
-void for_each_operand(const Instruction& one, const Visit& visit) {
-  for (Value operand : one.operands) visit(operand);
-  for (const tile::Access* access : {&one.access, &one.destination}) {
-    for (const tile::Coordinate& coordinate : access->coordinates)
-      if (coordinate.value != kNoValue) visit(coordinate.value);
-    if (access->mask != kNoValue) visit(access->mask);
-  }
-  if (one.until != kNoValue) visit(one.until);
-}
 
 class Delay {
  public:
   explicit Delay(tile::Program& program)
       : program_(program), uses_(program.values.size()), read_inside_(program.values.size()) {
     for (const Instruction& one : program.body) {
-      for_each_operand(one, [&](Value value) { ++uses_[value]; });
+      tile::for_each_operand(one, [&](Value value) { ++uses_[value]; });
       note_inside(one);
     }
   }
@@ -63,7 +51,7 @@ class Delay {
       for (Value value : *yields) read_inside_[value] = true;
     for (const std::vector<Instruction>* body : {&one.body, &one.otherwise_body})
       for (const Instruction& inner : *body) {
-        for_each_operand(inner, [&](Value value) { read_inside_[value] = true; });
+        tile::for_each_operand(inner, [&](Value value) { read_inside_[value] = true; });
         note_inside(inner);
       }
   }
@@ -78,7 +66,7 @@ class Delay {
   }
 
   void add(Instruction one) {
-    for_each_operand(one, [&](Value value) {
+    tile::for_each_operand(one, [&](Value value) {
       const auto found = delayed_.find(value);
       if (found == delayed_.end()) return;
       Instruction operand = std::move(found->second);

@@ -117,6 +117,8 @@ class PlanPrinter {
       case Kind::kStore: return "store " + program_.buffers[one.access.buffer].name;
       case Kind::kCopy: return "copy " + program_.buffers[one.destination.buffer].name;
       case Kind::kWait: return "wait";
+      case Kind::kRelease: return "release";
+      case Kind::kSkip: return "skip";
       case Kind::kBarrier: return "barrier";
       default: return values(one.results);
     }

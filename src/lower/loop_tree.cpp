@@ -239,6 +239,8 @@ class TreeBuilder {
       case Kind::kFor:
       case Kind::kIf:
       case Kind::kWait:
+      case Kind::kRelease:
+      case Kind::kSkip:
       case Kind::kBarrier: return {};
       case Kind::kFold: return type_lanes(one.operands[0]);
       case Kind::kScan: {

@@ -256,6 +256,9 @@ class TakenApart {
       case Kind::kIf:
       case Kind::kCopy:
       case Kind::kWait:
+      case Kind::kRelease:
+      case Kind::kSkip:
+      case Kind::kMove:
       case Kind::kDefine:
       case Kind::kBarrier: KW_ASSERT(false, "lowering has not made such an instruction yet");
     }

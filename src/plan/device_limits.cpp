@@ -19,10 +19,7 @@ using tile::Value;
 constexpr int64_t kRegistersOfBlock = 65536;
 
 int64_t bytes_of(const tile::Program& program, Value value) {
-  const tile::TileType& type = program.values[value].type;
-  int64_t bytes = size_of(type.dtype);
-  for (const tile::Symbol lane : type.lanes) bytes *= tile::width_of(program, lane);
-  return bytes;
+  return tile::bytes_of(program, program.values[value].type);
 }
 
 // What consumers and their producer hold: the boxes of all stages, a tile for each result that the engine stores, and
@@ -31,17 +28,13 @@ int64_t bytes_of(const tile::Program& program, Value value) {
 int64_t bytes_of_consumers(const tile::Program& program) {
   constexpr int64_t kBarrier = 8;
   const Instruction& loop = tile::consuming_loop(program);
-  int64_t stage = 2 * kBarrier, stores = 0;
-  for (const Instruction& one : loop.body)
-    if (one.kind == Kind::kLoad)
-      stage += bytes_of(program, one.results.front()) *
-               (tile::is_of_consumer(program, one) ? program.consumers.count : 1);
+  int64_t stores = 0;
   for (const Instruction& one : program.body)
     if (one.kind == Kind::kStore && one.mode == tile::CopyMode::kBulk)
       stores += bytes_of(program, one.operands.front()) * program.consumers.count;
   const bool in_turn = program.consumers.along < 0;
   const int64_t sums = in_turn ? bytes_of(program, loop.results.front()) : 0;
-  return loop.stages * stage + stores + sums;
+  return loop.stages * (tile::bytes_of_stage(program) + 2 * kBarrier) + stores + sums;
 }
 
 // Of one iteration. Tiles that are computed before they are multiplied may stay in registers: those are not counted.

@@ -79,7 +79,12 @@ void BlockRun::run(const Instruction& instruction) {
     case Kind::kLoad: return run_load(instruction);
     case Kind::kStore: return run_store(instruction);
     case Kind::kCopy: return run_copy(instruction);
-    case Kind::kWait: return wait(instruction.pending);
+    case Kind::kWait:
+      if (instruction.awaited == Awaited::kCopies) wait(instruction.pending);
+      return;
+    case Kind::kRelease:
+    case Kind::kSkip: return;  // a block runs by itself, and its products at once
+    case Kind::kMove: values_[instruction.results[0]] = values_[instruction.operands[0]]; return;
     case Kind::kDot: return run_dot(instruction);
     case Kind::kFold: return run_fold(instruction);
     case Kind::kScan: return run_scan(instruction);

@@ -67,8 +67,8 @@ LoopValues values_of(const Program& program, const Instruction& loop) {
   // Carried values are what the iteration before made of them.
   for (int pass = 0; pass < 2; ++pass) {
     for (const Instruction& one : loop.body) {
-      if (one.results.empty() || is_bulk_load(one)) continue;
-      const bool sums = one.kind == Kind::kDot || any_of(one.operands, made.sums);
+      if (is_bulk_load(one)) continue;
+      const bool sums = one.kind == Kind::kDot || one.layout == Layout::kSums || any_of(one.operands, made.sums);
       for (const Value result : one.results) {
         made.sums[result] = sums;
         made.left[result] = !sums && any_of(one.operands, made.left);
@@ -86,7 +86,8 @@ void check_loop(const Program& program, const Instruction& loop) {
     throw BrokenRule{"the loop of consumers has stages, and is neither reversed nor unrolled"};
   for (const Instruction& one : loop.body) {
     const bool computes = one.kind == Kind::kDot || one.kind == Kind::kOp || one.kind == Kind::kFold;
-    if (!is_bulk_load(one) && !computes && one.kind != Kind::kConstant)
+    const bool waits = one.kind == Kind::kWait || one.kind == Kind::kRelease || one.kind == Kind::kMove;
+    if (!is_bulk_load(one) && !computes && !waits && one.kind != Kind::kConstant)
       throw BrokenRule{"the loop of consumers loads boxes and multiplies them, and does nothing else"};
     if (one.kind == Kind::kDot) check_product(program, one);
   }
@@ -105,6 +106,7 @@ void check_loop(const Program& program, const Instruction& loop) {
   }
   const auto is_row = [&](Value value) { return program.values[value].type.lanes == std::vector{left_lanes[0]}; };
   for (const Instruction& one : loop.body) {
+    if (one.results.empty()) continue;
     const Value result = one.results[0];
     if (!values.left[result]) {
       for (const Value operand : one.operands)
@@ -124,18 +126,6 @@ void check_loop(const Program& program, const Instruction& loop) {
   }
 }
 
-bool is_added_to_alone(const Instruction& loop, const Instruction& dot) {
-  const auto uses_of = [&](Value value) {
-    long uses = std::count(loop.yields.begin(), loop.yields.end(), value);
-    for (const Instruction& one : loop.body) uses += std::count(one.operands.begin(), one.operands.end(), value);
-    return uses;
-  };
-  const auto yielded = std::find(loop.yields.begin(), loop.yields.end(), dot.results[0]);
-  if (yielded == loop.yields.end()) return false;
-  const Value carried = loop.arguments[static_cast<size_t>(yielded - loop.yields.begin())];
-  return dot.operands[0] == carried && uses_of(carried) == 1 && uses_of(dot.results[0]) == 1;
-}
-
 // What a target has decided.
 void check_choices(const Program& program) {
   const Consumers& consumers = program.consumers;
@@ -146,8 +136,10 @@ void check_choices(const Program& program) {
                                    kLeastRegisters, kMostRegisters)};
   if (consumers.count * consumers.registers + consumers.producer_registers > kRegistersInAll)
     throw BrokenRule{fmt::format("consumers and their producer have {} registers together", kRegistersInAll)};
-  if (consumers.run_on && !can_run_on(program))
-    throw BrokenRule{"products of consumers run on where the next iteration's alone add to them"};
+  if (consumers.registers > 0) {
+    check_waits(program);
+    check_layouts(program);
+  }
   if (consumers.stored_along < 0) return;
   if (consumers.along >= 0) throw BrokenRule{"results are moved by consumers that take blocks in turn"};
   const std::vector<Instruction>& body = consuming_loop(program).body;
@@ -212,19 +204,22 @@ std::vector<bool> left_in_registers(const Program& program) {
   return left;
 }
 
-bool can_run_on(const Program& program) {
-  const Instruction& loop = consuming_loop(program);
-  // With one place there is nothing to read for the next iteration's products before these are done.
-  return loop.stages > 1 && kernel::range_of(loop.end - loop.begin, ranges_of(program)).low > 0 &&
-         std::all_of(loop.body.begin(), loop.body.end(),
-                     [&](const Instruction& one) { return one.kind != Kind::kDot || is_added_to_alone(loop, one); });
-}
-
 bool is_of_consumer(const Program& program, const Instruction& load) {
   if (program.consumers.along < 0) return false;
   return std::any_of(load.access.coordinates.begin(), load.access.coordinates.end(), [&](const Coordinate& coordinate) {
     return kernel::uses(coordinate.index, program.consumers.along);
   });
+}
+
+int64_t boxes_of(const Program& program, const Instruction& load) {
+  return is_of_consumer(program, load) ? program.consumers.count : 1;
+}
+
+int64_t bytes_of_stage(const Program& program) {
+  int64_t bytes = 0;
+  for (const Instruction& one : consuming_loop(program).body)
+    if (is_bulk_load(one)) bytes += boxes_of(program, one) * bytes_of(program, program.values[one.results[0]].type);
+  return bytes;
 }
 
 }  // namespace kw::tile

@@ -24,10 +24,19 @@ const Instruction& consuming_loop(const Program& program);
 // carries, and what these are at the start.
 std::vector<bool> left_in_registers(const Program& program);
 
-// Are all products of the loop added to by the next iteration's alone, so that nothing needs to wait for them before?
-bool can_run_on(const Program& program);
-
 // Does each consumer read another box by this load of the loop?
 bool is_of_consumer(const Program& program, const Instruction& load);
+
+// Boxes that an iteration's load has: one for all consumers, or one for each.
+int64_t boxes_of(const Program& program, const Instruction& load);
+// What the producer copies for an iteration of the loop.
+int64_t bytes_of_stage(const Program& program);
+
+// What consumers that a target has decided on wait for, and in which registers they have what; throws BrokenRule.
+// - No sum is read before its product is waited for, but by the product that adds to it.
+// - The boxes of each iteration are waited for, and released once, when nothing reads them any more.
+// - Operands that meet lie in the same registers.
+void check_waits(const Program& program);
+void check_layouts(const Program& program);
 
 }  // namespace kw::tile

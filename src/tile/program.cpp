@@ -77,6 +77,12 @@ bool maps_and_folds(const std::vector<Instruction>& body) {
 
 int64_t width_of(const Program& program, Symbol lane) { return program.symbols[lane].range.high + 1; }
 
+int64_t bytes_of(const Program& program, const TileType& type) {
+  int64_t bytes = size_of(type.dtype);
+  for (const Symbol lane : type.lanes) bytes *= width_of(program, lane);
+  return bytes;
+}
+
 std::vector<kernel::SymbolRange> ranges_of(const Program& program) {
   std::vector<kernel::SymbolRange> ranges;
   ranges.reserve(program.symbols.size());

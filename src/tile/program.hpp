@@ -146,7 +146,10 @@ enum class Kind {
   kLoad,     // result = access
   kStore,    // access ← operand 0; with `combine`, folded atomically with what is there
   kCopy,     // `destination` ← access, from global to shared memory, for every point of `lanes`
-  kWait,     // until no more than `pending` asynchronous copies of this block are under way
+  kWait,     // until what is `awaited` is there
+  kRelease,  // of consumers: the producer may copy to where the boxes of the iteration `pending` before this one lie
+  kSkip,     // of consumers in turn, behind their loop: the boxes of the other's block are the next ones
+  kMove,     // result = operand 0, in the registers that `layout` says
   kDot,      // result = operand 0 + Σ operand 1 · operand 2 over the lanes that both have and operand 0 lacks
   // A second operand of a maximum or minimum comes along, as a scan's does (kernel/operations.hpp).
   kFold,  // results = operands folded by `reduce` over `lanes`
@@ -160,6 +163,21 @@ enum class Kind {
 };
 
 enum class CopyMode { kPlain, kAsync, kBulk };
+
+enum class Awaited {
+  kCopies,   // no more than `pending` asynchronous copies of this block are under way
+  kBoxes,    // of consumers: what the iteration loads is in shared memory
+  kProduct,  // of consumers: no more than `pending` products are under way; operand 0, the sum of one, may be read then
+};
+
+// In which registers of which thread consumers have a tile's elements.
+enum class Layout {
+  kFree,    // as the compiler finds
+  kSums,    // as products leave their sums
+  kLeft,    // as products want left operands that are computed
+  kStores,  // along which threads side by side store (Consumers::stored_along)
+};
+
 enum class Scope { kBlock, kCluster, kGrid };
 
 // How exactly products of a dot of f32 operands are made. 16-bit and narrower operands are multiplied exactly, and
@@ -211,11 +229,13 @@ struct Instruction {
   Hint hint = Hint::kNone;                  // kLoad, kStore
   bool coherent = false;                    // kLoad: sees what other blocks wrote, past the multiprocessor's own cache
   bool combines = false;                    // kStore: atomically, by `reduce` (kSum, kProd, kMax, kMin)
-  bool in_order = false;             // kStore: points that meet in one element store one after the other, as loops
-                                     // go; what runs side by side, or in several threads, never meets
-  CopyMode mode = CopyMode::kPlain;  // kCopy; kLoad, kStore: kBulk for a box that may leave its buffer (box.hpp)
-  int pending = 0;                   // kWait
-  Scope scope = Scope::kBlock;       // kBarrier
+  bool in_order = false;               // kStore: points that meet in one element store one after the other, as loops
+                                       // go; what runs side by side, or in several threads, never meets
+  CopyMode mode = CopyMode::kPlain;    // kCopy; kLoad, kStore: kBulk for a box that may leave its buffer (box.hpp)
+  Awaited awaited = Awaited::kCopies;  // kWait
+  int pending = 0;                     // kWait, kRelease
+  Layout layout = Layout::kFree;       // kConstant, kLoad, kMove
+  Scope scope = Scope::kBlock;         // kBarrier
   DotPrecision precision = DotPrecision::kIeee;  // kDot
 
   bool wide = false;  // kIndex, kFor, kBarrier: its indices are computed in 64 bits, in programs whose indices are
@@ -253,7 +273,6 @@ struct Consumers {
 
   // What a target decides of them (lower/consumers.hpp); before that, nothing.
   int registers = 0, producer_registers = 0;  // that a thread of a consumer, and of the producer, may take
-  bool run_on = false;          // products are waited for in the next iteration, when its own have been started
   Symbol stored_along = -1;     // of those in turn: a lane of their sums, along which threads side by side store
   int64_t stored_together = 1;  // neighbours, each so many
 };
@@ -290,6 +309,7 @@ inline bool is_decided_by_data(const Access& access) {
 }
 
 int64_t width_of(const Program& program, Symbol lane);
+int64_t bytes_of(const Program& program, const TileType& type);
 inline bool has_lane(const std::vector<Symbol>& lanes, Symbol lane) {
   return std::find(lanes.begin(), lanes.end(), lane) != lanes.end();
 }
@@ -332,6 +352,18 @@ int64_t blocks_of_row(const Program& program);
 Index arrivals_at(const Program& program, const Instruction& barrier);
 // Is the buffer one in which blocks are counted: zero at the start?
 bool counts_blocks(const Program& program, int buffer);
+
+// Calls visit(value) for what the instruction itself reads: operands, parts of accesses, a loop's end. Not for yields.
+template <typename AnInstruction, typename Visit>
+void for_each_operand(AnInstruction& one, const Visit& visit) {
+  for (auto& operand : one.operands) visit(operand);
+  for (auto* access : {&one.access, &one.destination}) {
+    for (auto& coordinate : access->coordinates)
+      if (coordinate.value != kNoValue) visit(coordinate.value);
+    if (access->mask != kNoValue) visit(access->mask);
+  }
+  if (one.until != kNoValue) visit(one.until);
+}
 
 // Calls visit(instruction) for every instruction, outer ones before their bodies.
 template <typename Visit>

@@ -41,6 +41,9 @@ class InstructionRules {
       case Kind::kStore: return check_store();
       case Kind::kCopy: return check_copy();
       case Kind::kWait: return check_wait();
+      case Kind::kRelease:
+      case Kind::kSkip: return check_counts(0, 0);
+      case Kind::kMove: return check_move();
       case Kind::kDot: return check_dot();
       case Kind::kFold: return check_fold();
       case Kind::kScan: return check_scan();
@@ -367,8 +370,14 @@ class InstructionRules {
   }
 
   void check_wait() const {
-    check_counts(0, 0);
-    require(at_.pending >= 0, "a wait for {} copies", at_.pending);
+    check_counts(at_.awaited == Awaited::kProduct ? 1 : 0, 0);
+    require(at_.pending >= 0, "a wait that leaves {} under way", at_.pending);
+  }
+
+  void check_move() const {
+    check_counts(1, 1);
+    require(operand(0) == result(), "'{}' is moved, and of another type then", program_.values[at_.operands[0]].name);
+    require(at_.layout != Layout::kFree, "a move that does not say where to");
   }
 
   void check_barrier() const {

@@ -49,7 +49,13 @@
 //     %sums: f32[row, n] = dot %start, %a, %b precision tf32     # ieee is not written
 //     copy async staged[0, column] <- x[row_block, column] over column where %inside      # plain, async, bulk;
 //                                                           # `otherwise` is 0 where it is not written
-//     wait 1
+//     wait 1                                                # until one copy at most is under way
+//     wait boxes                                            # of consumers (consumers.hpp): what the iteration loads;
+//     wait %product left 1                                  # until one product at most is under way
+//     release boxes back 1                                  # what the iteration before loaded may be copied over
+//     skip boxes                                            # those of the other consumer, behind the loop
+//     %zero: f32[m, n] = constant 0.0 in sums               # in which registers: sums, left, stores; so are boxes
+//     %moved: f32[m, n] = move %product to stores
 //     barrier block                                         # block, cluster, grid; grid counted arrived turn step
 //     for key = 0 to rows step 64 stages 3 carry %m: f32[row] = %lowest, %s: f32[row] = %zero -> %largest, %total {
 //       ...

@@ -152,7 +152,6 @@ class ProgramParser : ProgramNames {
       reader_.expect("and");
       program_.consumers.producer_registers = whole_number(1, 255);
     }
-    program_.consumers.run_on = reader_.accept("run_on");
     if (reader_.accept("store")) {
       program_.consumers.stored_together = whole_number(1, 16);
       reader_.expect("along");
@@ -182,8 +181,9 @@ class ProgramParser : ProgramNames {
 
   bool next_begins_something() {
     for (const std::string_view begin :
-         {"doc",    "size",    "grid",  "lane", "launch", "order",   "consumers", "number", "consumer", "place",
-          "buffer", "tickets", "align", "copy", "wait",   "barrier", "for",       "if",     "store",    "index"})
+         {"doc",      "size",  "grid",   "lane",    "launch", "order",  "consumers", "number",
+          "consumer", "place", "buffer", "tickets", "align",  "copy",   "wait",      "barrier",
+          "for",      "if",    "store",  "index",   "skip",   "release"})
       if (reader_.next_is(begin)) return true;
     return false;
   }
@@ -289,7 +289,14 @@ class ProgramParser : ProgramNames {
     Instruction result;
     if (reader_.accept("wait")) {
       result.kind = Kind::kWait;
-      result.pending = whole_number(0, 1 << 20);
+      parse_wait(result);
+    } else if (reader_.accept("release")) {
+      result.kind = Kind::kRelease;
+      reader_.expect("boxes");
+      if (reader_.accept("back")) result.pending = whole_number(1, 1 << 10);
+    } else if (reader_.accept("skip")) {
+      result.kind = Kind::kSkip;
+      reader_.expect("boxes");
     } else if (reader_.accept("barrier")) {
       result.kind = Kind::kBarrier;
       result.scope = word<Scope>(kScopeWords, "scope of a barrier called");
@@ -306,9 +313,26 @@ class ProgramParser : ProgramNames {
         result.wide = reader_.accept("wide");
       }
     } else {
-      reader_.fail("expected an instruction: '%name: type = …', index, store, copy, wait, barrier, for or if");
+      reader_.fail(
+          "expected an instruction: '%name: type = …', index, store, copy, wait, release, skip, barrier, for or if");
     }
     return result;
+  }
+
+  void parse_wait(Instruction& result) {
+    if (reader_.accept("boxes")) {
+      result.awaited = Awaited::kBoxes;
+    } else if (reader_.next_is("%")) {
+      result.awaited = Awaited::kProduct;
+      result.operands = {used_value()};
+      if (reader_.accept("left")) result.pending = whole_number(1, 1 << 10);
+    } else {
+      result.pending = whole_number(0, 1 << 20);
+    }
+  }
+
+  void parse_layout(Instruction& result, std::string_view preposition = "in") {
+    if (reader_.accept(preposition)) result.layout = word<Layout>(kLayoutWords, "layout called");
   }
 
   Instruction definition() {
@@ -340,6 +364,11 @@ class ProgramParser : ProgramNames {
     if (word_here == "constant") {
       result.kind = Kind::kConstant;
       parse_constant(result);
+      parse_layout(result);
+    } else if (word_here == "move") {
+      result.kind = Kind::kMove;
+      result.operands = {used_value()};
+      parse_layout(result, "to");
     } else if (word_here == "index") {
       result.kind = Kind::kIndex;
       result.index = index();
@@ -368,6 +397,7 @@ class ProgramParser : ProgramNames {
       parse_mask(result.access, true);
       parse_hint(result);
       result.coherent = reader_.accept("coherent");
+      parse_layout(result);
     } else if (word_here == "dot") {
       result.kind = Kind::kDot;
       result.operands = used_values();

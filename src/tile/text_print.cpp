@@ -52,7 +52,11 @@ class ProgramPrinter {
       case Kind::kScan: return definitions(instruction.results) + " = " + right_side(instruction);
       case Kind::kStore: return store_text(instruction);
       case Kind::kCopy: return copy_text(instruction);
-      case Kind::kWait: return fmt::format("wait {}", instruction.pending);
+      case Kind::kMove: return definitions(instruction.results) + " = " + right_side(instruction);
+      case Kind::kWait: return wait_text(instruction);
+      case Kind::kRelease:
+        return "release boxes" + (instruction.pending == 0 ? "" : fmt::format(" back {}", instruction.pending));
+      case Kind::kSkip: return "skip boxes";
       case Kind::kFor: return for_text(instruction);
       case Kind::kIf:
         return "if " + values(instruction.operands) +
@@ -208,7 +212,6 @@ class ProgramPrinter {
     if (consumers.programs > 0) out_ += fmt::format(" programs {}", consumers.programs);
     if (consumers.registers > 0)
       out_ += fmt::format(" registers {} and {}", consumers.registers, consumers.producer_registers);
-    if (consumers.run_on) out_ += " run_on";
     if (consumers.stored_along >= 0)
       out_ += fmt::format(" store {} along {}", consumers.stored_together, symbol_name(consumers.stored_along));
     out_ += "\n";
@@ -272,6 +275,16 @@ class ProgramPrinter {
     return hint == Hint::kNone ? "" : fmt::format(" hint {}", kHintWords[static_cast<size_t>(hint)]);
   }
 
+  std::string wait_text(const Instruction& wait) const {
+    if (wait.awaited == Awaited::kCopies) return fmt::format("wait {}", wait.pending);
+    if (wait.awaited == Awaited::kBoxes) return "wait boxes";
+    return "wait " + values(wait.operands) + (wait.pending == 0 ? "" : fmt::format(" left {}", wait.pending));
+  }
+
+  static std::string layout_text(Layout layout, std::string_view preposition = "in") {
+    return layout == Layout::kFree ? "" : fmt::format(" {} {}", preposition, kLayoutWords[static_cast<size_t>(layout)]);
+  }
+
   std::string constant_text(const Instruction& instruction) const {
     const Value result = instruction.results.empty() ? kNoValue : instruction.results[0];
     const bool known = result >= 0 && result < static_cast<Value>(program_.values.size());
@@ -283,7 +296,8 @@ class ProgramPrinter {
 
   std::string right_side(const Instruction& instruction) const {
     switch (instruction.kind) {
-      case Kind::kConstant: return constant_text(instruction);
+      case Kind::kConstant: return constant_text(instruction) + layout_text(instruction.layout);
+      case Kind::kMove: return "move " + values(instruction.operands) + layout_text(instruction.layout, "to");
       case Kind::kIndex: return fmt::format("index {}{}", index_text(instruction.index), wide(instruction));
       case Kind::kRelabel:
         return fmt::format("relabel {} {} -> {}", values(instruction.operands), symbol_name(instruction.from),
@@ -298,7 +312,7 @@ class ProgramPrinter {
       case Kind::kLoad:
         return "load " + place(instruction.access) + (instruction.mode == CopyMode::kBulk ? " bulk" : "") +
                mask_text(instruction.access, true) + hint_text(instruction.hint) +
-               (instruction.coherent ? " coherent" : "");
+               (instruction.coherent ? " coherent" : "") + layout_text(instruction.layout);
       case Kind::kDot:
         return "dot " + values(instruction.operands) +
                (instruction.precision == DotPrecision::kIeee

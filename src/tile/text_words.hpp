@@ -12,6 +12,7 @@ inline constexpr std::string_view kCopyWords[] = {"plain", "async", "bulk"};
 inline constexpr std::string_view kScopeWords[] = {"block", "cluster", "grid"};
 inline constexpr std::string_view kScanWayWords[] = {"free", "network", "picked", "after"};
 inline constexpr std::string_view kExactnessWords[] = {"usual", "approximate", "exact"};
+inline constexpr std::string_view kLayoutWords[] = {"free", "sums", "left", "stores"};
 inline constexpr std::string_view kPrecisionWords[] = {"ieee", "tf32", "tf32x3", "fp16x3"};
 
 }  // namespace kw::tile

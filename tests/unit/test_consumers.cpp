@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "kernel/text.hpp"
 #include "lower/consumers.hpp"
@@ -62,9 +65,9 @@ kernel product {{
 constexpr std::string_view kInTurn = R"({"m":{"grid":64},"n":{"grid":16},"k":{"loop":16,"stages":2},"bulk":true,)"
                                      R"("consumers":{"count":2,"programs":2}})";
 
-tile::Program with_choices(const std::string& kernel) {
+tile::Program with_choices(const std::string& kernel, std::string_view schedule = kInTurn) {
   const Kernel parsed = kernel::parse_kernel(kernel);
-  tile::Program program = to_tiles(parsed, parse_schedule(kInTurn, parsed));
+  tile::Program program = to_tiles(parsed, parse_schedule(schedule, parsed));
   EXPECT_EQ(program.consumers.registers, 0);
   decide_consumers(program);
   tile::verify(program);
@@ -78,7 +81,7 @@ TEST(Consumers, StoreAlongWhatLiesSideBySide) {
     const size_t begin = text.find("  consumers ");
     return text.substr(begin + 2, text.find('\n', begin) - begin - 2);
   };
-  const std::string all = "consumers 2 in turn programs 2 registers 232 and 40 run_on store ";
+  const std::string all = "consumers 2 in turn programs 2 registers 232 and 40 store ";
   EXPECT_EQ(words("128, 16", "m, n"), all + "4 along n");
   EXPECT_EQ(words("16, 128", "n, m"), all + "4 along m");
   // No two rows begin at the same part of sixteen bytes.
@@ -107,12 +110,176 @@ TEST(Consumers, HaveChoicesThatFit) {
   EXPECT_TRUE(has(fault([](tile::Program& one) { one.consumers.stored_together = 32; }), "divides"));
   EXPECT_TRUE(has(fault([](tile::Program& one) { one.consumers.stored_along = tile::consuming_loop(one).symbol; }),
                   "a lane of their sums"));
-  // One place alone: the next iteration's products wait for this one's.
+  // One place alone: what the iteration before read has been copied over.
   EXPECT_TRUE(has(fault([](tile::Program& one) {
                     for (tile::Instruction& loop : one.body)
                       if (loop.kind == tile::Kind::kFor) loop.stages = 1;
                   }),
-                  "run on"));
+                  "release boxes that are there"));
+}
+
+// The lines that say what consumers wait for, and where what lies.
+std::string choices_of(const tile::Program& program) {
+  std::string found;
+  const std::string text = tile::print_program(program);
+  EXPECT_EQ(tile::print_program(tile::parse_program(text)), text);
+  for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = text.substr(begin, end - begin);
+    const size_t first = line.find_first_not_of(' ');
+    if (first == std::string::npos) continue;
+    const bool is_meant = line.find(" dot ") != std::string::npos || line.find(" in sums") != std::string::npos ||
+                          line.find(" in left") != std::string::npos || line.find(" in stores") != std::string::npos ||
+                          line.find(" move ") != std::string::npos || line.find("boxes") != std::string::npos ||
+                          line.substr(first).starts_with("wait ") || line.substr(first).starts_with("for ");
+    if (is_meant) found += line.substr(first, line.find(" carry ") - first) + "\n";
+  }
+  return found;
+}
+
+TEST(Consumers, InTurnWaitForTheProductsOfTheIterationBefore) {
+  EXPECT_EQ(choices_of(with_choices(fmt::format(kProduct, "128, 16", "m, n"))),
+            R"(%neutral: f32[m, n] = constant 0.0 in sums
+for k_start = 0 to 48 step 16 stages 2
+wait boxes
+%product: f32[m, n] = dot %product_so_far, %a_tile, %w_tile
+wait %product left 1
+release boxes back 1
+wait %product_2
+release boxes back 1
+skip boxes
+%product_2_moved: f32[m, n] = move %product_2 to stores
+)");
+}
+
+TEST(Consumers, WaitInTheSameIterationWhereAnythingElseReadsTheSum) {
+  constexpr std::string_view kPairs = R"({"m":{"grid":64},"n":{"grid":16},"k":{"loop":16,"stages":2},)"
+                                      R"("scheme":"fp16x3","bulk":true,"consumers":{"along":"m","count":2}})";
+  EXPECT_EQ(choices_of(with_choices(R"(
+kernel halves {
+  axis m = 128, n = 16, k = 48
+  in a_high: f16[128, 48]
+  in a_low: f16[128, 48]
+  in w_high: f16[16, 48]
+  in w_low: f16[16, 48]
+  out y: f32[128, 16]
+  a = f32(a_high[m, k]) + f32(a_low[m, k])
+  w = f32(w_high[n, k]) + f32(w_low[n, k])
+  y[m, n] = dot(a, w; k)
+})",
+                                    kPairs)),
+            R"(%neutral: f32[m, n] = constant 0.0 in sums
+for k_start = 0 to 48 step 16 stages 2
+wait boxes
+%product_small: f32[m, n] = dot %neutral, %a_high_tile, %w_low_tile
+%product_small_2: f32[m, n] = dot %product_small, %a_low_tile, %w_high_tile
+%product_part: f32[m, n] = dot %product_small_2, %a_high_tile, %w_high_tile
+wait %product_part
+release boxes
+)");
+}
+
+constexpr const char* kStreamed = R"(
+kernel streamed {
+  axis m = 128, n = 16, chunk = 3, k = 16
+  in a: f32[128, 48]
+  in w: f16[16, 48]
+  out y: f32[128, 16]
+  out small: f32[128]
+  largest = max(abs(a[m, chunk * 16 + k]); k)
+  scaled = f16(a[m, chunk * 16 + k] / largest)
+  product = dot(scaled, w[n, chunk * 16 + k]; k) * largest
+  y[m, n] = sum(product; chunk)
+  small[m] = max(largest; chunk)
+})";
+constexpr std::string_view kStreamedPairs = R"({"m":{"grid":64},"n":{"grid":16},"chunk":{"loop":1,"stages":2},)"
+                                            R"("k":{"tile":16},"bulk":true,"consumers":{"along":"m","count":2}})";
+
+TEST(Consumers, MoveWhatMeetsSumsToTheirRows) {
+  const tile::Program program = with_choices(kStreamed, kStreamedPairs);
+  EXPECT_EQ(choices_of(program), R"(%neutral: f32[m, n] = constant 0.0 in sums
+%neutral_2: f32[m] = constant -inf in left
+for chunk = 0 to 3 stages 2
+wait boxes
+%a_tile: f32[m, k] = load a[m_block * 64 + m, chunk * 16 + k] bulk in left
+%product: f32[m, n] = dot %neutral, %scaled, %w_tile
+wait %product
+release boxes
+%largest_moved: f32[m] = move %largest to sums
+%max_lanes_moved: f32[m] = move %max_lanes to sums
+)");
+  tile::Memory memory;
+  for (int place = 0; place < 128 * 48; ++place) memory["a"].reals.push_back(place % 7 + 1);
+  for (int place = 0; place < 16 * 48; ++place) memory["w"].reals.push_back(place % 5 - 2);
+  const Kernel kernel = kernel::parse_kernel(kStreamed);
+  const tile::Program before = to_tiles(kernel, parse_schedule(kStreamedPairs, kernel));
+  for (const char* result : {"y", "small"})
+    EXPECT_EQ(tile::interpret(program, memory).at(result).reals, tile::interpret(before, memory).at(result).reals);
+}
+
+// The text with a part replaced, as the verifier sees it.
+std::string fault_with(const tile::Program& program, const std::string& part, const std::string& other) {
+  std::string text = tile::print_program(program);
+  const size_t at = text.find(part);
+  EXPECT_NE(at, std::string::npos) << part << " in " << text;
+  if (at == std::string::npos) return "";
+  text.replace(at, part.size(), other);
+  try {
+    tile::parse_program(text);
+  } catch (const Error& error) { return error.what(); }
+  return "";
+}
+
+void expect_faults(const tile::Program& program, const std::vector<std::array<std::string, 3>>& changes) {
+  for (const auto& [part, other, fault] : changes)
+    EXPECT_NE(fault_with(program, part, other).find(fault), std::string::npos)
+        << part << " → " << other << ": " << fault_with(program, part, other);
+}
+
+TEST(Consumers, ReadNoSumBeforeItsProductIsDone) {
+  expect_faults(with_choices(fmt::format(kProduct, "128, 16", "m, n")),
+                {{"  wait %product_2\n", "", "boxes are released that products under way read"},
+                 {"  wait %product_2\n", "  wait %product_2 left 1\n", "products under way read"},
+                 {"wait %product left 1", "wait %product left 2", "products under way read"},
+                 {"  wait %product left 1\n", "", "products under way read"},
+                 {"wait %product left 1", "wait %product_so_far left 1", "waited for, and no product under way"},
+                 {"  wait %product_2\n  release boxes back 1\n  skip boxes\n",
+                  "  release boxes back 1\n  skip boxes\n  wait %product_2\n", "products under way read"},
+                 {"wait %product_2\n", "wait 0\n", "not for copies of their own"}});
+  expect_faults(
+      with_choices(kStreamed, kStreamedPairs),
+      {{"wait %product\n", "wait %sum_lanes_so_far\n", "waited for, and no product under way"},
+       {"    wait %product\n    release boxes\n", "    release boxes\n    wait %product\n", "products under way read"},
+       {"    wait %product\n", "", "products under way read"},
+       {"    wait %product\n    release boxes\n", "    wait %product left 1\n",
+        "'%product' is read before consumers wait for it"}});
+}
+
+TEST(Consumers, WaitForBoxesAndReleaseThemOnce) {
+  expect_faults(
+      with_choices(fmt::format(kProduct, "128, 16", "m, n")),
+      {{"    wait boxes\n", "", "a box is read before consumers wait for it"},
+       {"    wait boxes\n", "    wait boxes\n    wait boxes\n", "wait once for the boxes"},
+       {"    release boxes back 1\n", "", "release the boxes of each iteration"},
+       {"    release boxes back 1\n", "    release boxes back 1\n    release boxes back 1\n", "released twice"},
+       {"    release boxes back 1\n", "    release boxes back 2\n", "release boxes that are there"},
+       {"    release boxes back 1\n", "    release boxes\n", "products under way read"},
+       {"  skip boxes\n", "", "skip the boxes of the other's once"},
+       {"  skip boxes\n", "  skip boxes\n  skip boxes\n", "skip boxes once"}});
+  expect_faults(with_choices(kStreamed, kStreamedPairs),
+                {{"    wait boxes\n", "    wait boxes\n    release boxes\n", "something else there"},
+                 {"    release boxes\n", "    release boxes\n    release boxes\n", "released twice"}});
+}
+
+TEST(Consumers, HaveOperandsThatMeetInTheSameRegisters) {
+  expect_faults(with_choices(fmt::format(kProduct, "128, 16", "m, n")),
+                {{"constant 0.0 in sums", "constant 0.0", "does not lie where products add to it"},
+                 {"constant 0.0 in sums", "constant 0.0 in nowhere", "there is no layout called 'nowhere'"},
+                 {"move %product_2 to stores", "move %product_2", "does not say where to"}});
+  expect_faults(
+      with_choices(kStreamed, kStreamedPairs),
+      {{"bulk in left", "bulk", "is computed with, and lies in shared memory"},
+       {"mul %product, %largest_moved", "mul %product, %largest", "lies in other registers than what it meets"},
+       {"constant -inf in left", "constant -inf in sums", "lies in other registers"}});
 }
 
 }  // namespace

@@ -75,6 +75,7 @@ class TilePrinter {
     if (one.kind == Kind::kBarrier && one.scope != tile::Scope::kBlock)
       refuse_tile(program_, "a barrier of several blocks");
     if (one.kind == Kind::kStack || one.kind == Kind::kUnstack) refuse_tile(program_, "stacked tiles");
+    if (one.kind == Kind::kRelease) refuse_tile(program_, "what consumers on a GPU tell their producer");
   }
 
   void find_holding(const std::vector<LoopStep>& steps) {
@@ -311,6 +312,9 @@ class TilePrinter {
       case Kind::kFold: return print_fold_step(at_, one);
       case Kind::kScan: return print_scan(one);
       case Kind::kDefine:
+      case Kind::kMove:
+      case Kind::kRelease:
+      case Kind::kSkip:
       case Kind::kStack:
       case Kind::kUnstack: return;  // refused
       case Kind::kFor: return print_for(step);

@@ -35,24 +35,14 @@ std::string definition_of(const std::string& name, const std::vector<std::string
 
 std::string gluon_type(DType dtype) { return "gl" + std::string(dtype_name(dtype).substr(2)); }
 
-int64_t bytes_of(const tile::Program& program, const tile::TileType& type) {
-  int64_t bytes = size_of(type.dtype);
-  for (const tile::Symbol lane : type.lanes) bytes *= tile::width_of(program, lane);
-  return bytes;
-}
-
 }  // namespace
 
 ConsumerText::ConsumerText(const tile::Program& program, const IndexText& indices, const TileWindows& windows)
-    : program_(program),
-      indices_(indices),
-      windows_(windows),
-      loop_(tile::consuming_loop(program)),
-      left_in_registers_(tile::left_in_registers(program)) {
+    : program_(program), indices_(indices), windows_(windows), loop_(tile::consuming_loop(program)) {
   KW_ASSERT(program.consumers.registers > 0, "the step 'consumers' has been taken");
   for (const Instruction& one : loop_.body) {
     if (one.kind == Kind::kLoad) loads_.push_back(&one);
-    if (one.kind == Kind::kDot) dots_.push_back(&one);
+    if (one.kind == Kind::kDot) sums_ = &program.values[one.results[0]].type;
   }
   for (const Instruction& one : program.body)
     if (one.kind == Kind::kStore && one.mode == tile::CopyMode::kBulk) bulk_stores_.push_back(&one);
@@ -122,10 +112,6 @@ std::string ConsumerText::number_of_iteration() const {
 
 std::string ConsumerText::iterations() const { return indices_.spelled(tile::iterations_of(program_, loop_), {}); }
 
-std::string ConsumerText::last_stage() const {
-  return fmt::format("({} - 1) % {}", program_.consumers.programs > 0 ? step_ : iterations(), loop_.stages);
-}
-
 std::vector<std::string> ConsumerText::definition() const {
   std::vector<std::string> parameters = places();
   parameters.insert(parameters.begin(), consumer_ + ": gl.constexpr");
@@ -138,40 +124,33 @@ std::vector<std::string> ConsumerText::definition() const {
 }
 
 std::vector<std::string> ConsumerText::behind_symbols() const {
-  const tile::TileType& sums = program_.values[dots_[0]->results[0]].type;
   std::vector<std::string> lines = consumer_lines(program_, indices_);
   lines.push_back(
       fmt::format("{}: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[{}, 1], "
                   "instr_shape=[16, {}, 16])",
-                  layout_, program_.warps, tile::width_of(program_, sums.lanes[1])));
+                  layout_, program_.warps, tile::width_of(program_, sums_->lanes[1])));
   if (in_turn()) lines.push_back(fmt::format("{}: gl.constexpr = {}", store_layout_, layout_of_stores()));
-  if (std::find(left_in_registers_.begin(), left_in_registers_.end(), true) != left_in_registers_.end())
+  if (std::any_of(loads_.begin(), loads_.end(),
+                  [](const Instruction* load) { return load->layout == tile::Layout::kLeft; }))
     lines.push_back(fmt::format("{}: gl.constexpr = gl.DotOperandLayout(0, {}, 2)", left_layout_, layout_));
   return lines;
 }
 
-int64_t ConsumerText::groups_of_blocks() const {
-  int64_t groups = 1;
-  for (const tile::Symbol symbol : program_.grid)
-    groups *= kernel::as_constant(tile::launched_along(program_, symbol)).value();
-  return groups;
-}
-
-const std::string& ConsumerText::number_of_group() const {
-  return program_.symbols[tile::number_of_block(program_)].name;
+const tile::SymbolInfo& ConsumerText::groups_of_blocks() const {
+  return program_.symbols[tile::number_of_block(program_)];
 }
 
 // A program's blocks, or, of a consumer that takes them in turn, its own. What is copied counts on, whoever multiplies.
 std::vector<std::string> ConsumerText::walk() const {
   if (program_.consumers.programs == 0) return {};
-  const int64_t count = program_.consumers.count;
+  const int64_t count = program_.consumers.count, groups = groups_of_blocks().range.high + 1;
+  const std::string& number = groups_of_blocks().name;
   if (in_turn())
     return {fmt::format("{} = {}", number_, consumer_), fmt::format("{} = {} * {}", step_, consumer_, iterations()),
             fmt::format("for {} in range(tl.program_id(0) + {} * tl.num_programs(0), {}, {} * tl.num_programs(0)):",
-                        number_of_group(), consumer_, groups_of_blocks(), count)};
-  return {
-      fmt::format("{} = 0", step_),
-      fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):", number_of_group(), groups_of_blocks())};
+                        number, consumer_, groups, count)};
+  return {fmt::format("{} = 0", step_),
+          fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):", number, groups)};
 }
 
 std::vector<std::string> ConsumerText::before_loop() const {
@@ -186,67 +165,72 @@ std::vector<std::string> ConsumerText::end_iteration() const {
   return {fmt::format("{} += 1", step_)};
 }
 
-std::vector<std::string> ConsumerText::begin_iteration() const {
+std::vector<std::string> ConsumerText::stage_lines() const {
   return {fmt::format("{} = {} % {}", stage_, number_of_iteration(), loop_.stages),
-          fmt::format("{} = {} // {} % 2", turn_, number_of_iteration(), loop_.stages),
-          fmt::format("hopper.mbarrier.wait({}.index({}), {})", ready_, stage_, turn_)};
+          fmt::format("{} = {} // {} % 2", turn_, number_of_iteration(), loop_.stages)};
+}
+
+std::vector<std::string> ConsumerText::waits(const Instruction& one) const {
+  const bool inside = &one >= loop_.body.data() && &one < loop_.body.data() + loop_.body.size();
+  // The other's iterations are counted, too.
+  if (one.kind == Kind::kSkip) return {fmt::format("{} += {}", step_, iterations())};
+  if (one.kind == Kind::kRelease) return {release(one.pending, inside)};
+  if (one.awaited == tile::Awaited::kProduct)
+    return {fmt::format("{0} = hopper.warpgroup_mma_wait({1}, deps=[{0}])", program_.values[one.operands[0]].name,
+                        one.pending)};
+  std::vector<std::string> lines = stage_lines();
+  lines.push_back(fmt::format("hopper.mbarrier.wait({}.index({}), {})", ready_, stage_, turn_));
+  return lines;
+}
+
+// The iteration before the first has nothing to release.
+std::string ConsumerText::release(int back, bool inside) const {
+  const std::string behind = program_.consumers.programs > 0 ? step_ : iterations();
+  const std::string stage = back == 0 ? stage_
+                            : inside  ? fmt::format("({} + {}) % {}", stage_, loop_.stages - back, loop_.stages)
+                                      : fmt::format("({} - {}) % {}", behind, back, loop_.stages);
+  const std::string condition = back > 0 && inside
+                                    ? fmt::format(
+                                          ", pred={} > {}", program_.symbols[loop_.symbol].name,
+                                          indices_.spelled(loop_.begin + tile::Index((back - 1) * loop_.step), {}))
+                                    : "";
+  return fmt::format("hopper.mbarrier.arrive({}.index({}), count=1{})", free_, stage, condition);
+}
+
+std::string ConsumerText::place_of(const Instruction& load) const {
+  const std::string all = name_of_places(load);
+  return tile::is_of_consumer(program_, load)
+             ? fmt::format("{}.index({} * {} + {})", all, stage_, program_.consumers.count, consumer_)
+             : fmt::format("{}.index({})", all, stage_);
 }
 
 std::string ConsumerText::loaded(const Instruction& load) const {
-  const std::string place = tile::is_of_consumer(program_, load)
-                                ? fmt::format("{} * {} + {}", stage_, program_.consumers.count, consumer_)
-                                : stage_;
-  const std::string text = fmt::format("{}.index({})", name_of_places(load), place);
+  const std::string text = place_of(load);
   std::vector<std::string> widths;
   const tile::TileType& type = program_.values[load.results[0]].type;
   for (const tile::Symbol lane : type.lanes) widths.push_back(std::to_string(tile::width_of(program_, lane)));
   const bool is_matrix = windows_.of(load).lanes.size() == widths.size();
   const std::string matrix = is_matrix ? text : fmt::format("{}.reshape({})", text, list(widths));
-  return left_in_registers_[load.results[0]] ? fmt::format("{}.load({})", matrix, left_layout_) : matrix;
+  return load.layout == tile::Layout::kLeft ? fmt::format("{}.load({})", matrix, left_layout_) : matrix;
 }
 
-std::string ConsumerText::layout_of(tile::Value value) const {
-  const std::vector<tile::Symbol>& lanes = program_.values[value].type.lanes;
-  if (left_in_registers_[value] && !lanes.empty())
-    return lanes.size() == 1 ? fmt::format("gl.SliceLayout(1, {})", left_layout_) : left_layout_;
-  if (lanes != program_.values[dots_[0]->results[0]].type.lanes) return "";
-  const bool starts = std::count(loop_.operands.begin(), loop_.operands.end(), value) > 0;
-  return starts || !in_turn() ? layout_ : store_layout_;
+std::string ConsumerText::layout_of(const Instruction& one) const {
+  if (one.layout == tile::Layout::kFree) return "";
+  const std::string& whole = one.layout == tile::Layout::kLeft   ? left_layout_
+                             : one.layout == tile::Layout::kSums ? layout_
+                                                                 : store_layout_;
+  const bool is_row = program_.values[one.results[0]].type.lanes.size() == 1;
+  return is_row ? fmt::format("gl.SliceLayout(1, {})", whole) : whole;
 }
 
-std::string ConsumerText::to_rows_of_sums(const std::string& text) const {
-  return fmt::format("gl.convert_layout({}, gl.SliceLayout(1, {}))", text, layout_);
-}
-
-bool ConsumerText::moves(const Instruction& user, tile::Value operand) const {
-  return left_in_registers_[operand] && !left_in_registers_[user.results[0]] &&
-         !program_.values[operand].type.lanes.empty();
+bool ConsumerText::is_left_by_loop(tile::Value value) const {
+  return std::find(loop_.results.begin(), loop_.results.end(), value) != loop_.results.end();
 }
 
 std::vector<std::string> ConsumerText::behind_loop() const {
-  std::vector<std::string> lines;
-  if (in_turn())
-    lines = {fmt::format("hopper.mbarrier.arrive({}.index({}), count=1)", done_, consumer_),
-             fmt::format("{} += 2", number_)};
-  if (program_.consumers.run_on) {
-    for (size_t place = 0; place < loop_.results.size(); ++place)
-      if (is_sum(loop_.yields[place])) lines.push_back(wait(loop_.results[place], 0));
-    lines.push_back(arrival(last_stage()));
-  }
-  if (in_turn()) {
-    // The other's iterations are counted, too.
-    lines.push_back(fmt::format("{} += {}", step_, iterations()));
-    for (size_t place = 0; place < loop_.results.size(); ++place)
-      if (is_sum(loop_.yields[place]))
-        lines.push_back(fmt::format("{0} = gl.convert_layout({0}, {1})", program_.values[loop_.results[place]].name,
-                                    store_layout_));
-  }
-  for (size_t place = 0; place < loop_.results.size(); ++place) {
-    const std::string& name = program_.values[loop_.results[place]].name;
-    if (left_in_registers_[loop_.arguments[place]])
-      lines.push_back(fmt::format("{} = {}", name, to_rows_of_sums(name)));
-  }
-  return lines;
+  if (!in_turn()) return {};
+  return {fmt::format("hopper.mbarrier.arrive({}.index({}), count=1)", done_, consumer_),
+          fmt::format("{} += 2", number_)};
 }
 
 std::vector<std::string> ConsumerText::stores(const Instruction& store, const std::string& tile) const {
@@ -269,63 +253,13 @@ std::vector<std::string> ConsumerText::end() const {
   return {"hopper.tma.store_wait(0)"};
 }
 
-bool ConsumerText::is_added_to(const Instruction& dot) const {
-  const tile::Value sum = dot.results[0];
-  const auto adds = [&](const Instruction* other) { return other->operands[0] == sum; };
-  const auto uses = [&](const Instruction& one) { return std::count(one.operands.begin(), one.operands.end(), sum); };
-  long used = std::count(loop_.yields.begin(), loop_.yields.end(), sum);
-  for (const Instruction& one : loop_.body) used += uses(one);
-  return used == 1 && std::any_of(dots_.begin(), dots_.end(), adds);
-}
-
-bool ConsumerText::is_sum(tile::Value value) const {
-  return std::any_of(dots_.begin(), dots_.end(), [&](const Instruction* dot) { return dot->results[0] == value; });
-}
-
-std::string ConsumerText::arrival(const std::string& stage, const std::string& condition) const {
-  const std::string only = condition.empty() ? "" : ", pred=" + condition;
-  return fmt::format("hopper.mbarrier.arrive({}.index({}), count=1{})", free_, stage, only);
-}
-
-std::string ConsumerText::wait(tile::Value sum, size_t left_under_way) const {
-  return fmt::format("{0} = hopper.warpgroup_mma_wait({1}, deps=[{0}])", program_.values[sum].name, left_under_way);
-}
-
-void ConsumerText::starts(const Instruction& dot) {
-  if (!is_added_to(dot)) under_way_.push_back(&dot);
-}
-
-std::vector<std::string> ConsumerText::waits_before(const Instruction* user) {
-  const auto wants = [&](const Instruction* dot) {
-    return !user || std::count(user->operands.begin(), user->operands.end(), dot->results[0]) > 0;
-  };
-  if (std::none_of(under_way_.begin(), under_way_.end(), wants)) return {};
-  if (program_.consumers.run_on) {
-    under_way_.clear();
-    std::vector<std::string> lines;
-    for (const Instruction* dot : dots_) lines.push_back(wait(dot->results[0], dots_.size()));
-    const std::string before = fmt::format("({} + {}) % {}", stage_, loop_.stages - 1, loop_.stages);
-    lines.push_back(arrival(
-        before, fmt::format("{} > {}", program_.symbols[loop_.symbol].name, indices_.spelled(loop_.begin, {}))));
-    return lines;
-  }
-  std::vector<std::string> lines;
-  for (const Instruction* dot : under_way_) {
-    lines.push_back(wait(dot->results[0], 0));
-    if (dot == dots_.back()) lines.push_back(arrival(stage_));
-  }
-  under_way_.clear();
-  return lines;
-}
-
 // Where each thread has its part of what is stored.
 std::string ConsumerText::layout_of_stores() const {
   const tile::Consumers& consumers = program_.consumers;
-  return consumers.stored_along == program_.values[dots_[0]->results[0]].type.lanes[1]
-             ? fmt::format("gl.BlockedLayout([1, {}], [1, 32], [{}, 1], [1, 0])", consumers.stored_together,
-                           program_.warps)
-             : fmt::format("gl.BlockedLayout([{}, 1], [32, 1], [1, {}], [0, 1])", consumers.stored_together,
-                           program_.warps);
+  return consumers.stored_along == sums_->lanes[1] ? fmt::format("gl.BlockedLayout([1, {}], [1, 32], [{}, 1], [1, 0])",
+                                                                 consumers.stored_together, program_.warps)
+                                                   : fmt::format("gl.BlockedLayout([{}, 1], [32, 1], [1, {}], [0, 1])",
+                                                                 consumers.stored_together, program_.warps);
 }
 
 std::string ConsumerText::producer() const {
@@ -335,18 +269,14 @@ std::string ConsumerText::producer() const {
     if (!window.is_written) parameters.push_back(window.name);
   for (const std::string& place : places()) parameters.push_back(place);
   parameters.insert(parameters.end(), {ready_, free_});
-  int64_t bytes = 0, each = 0;
   std::string of_all, of_each;
   for (const Instruction* load : loads_) {
     const bool is_of_each = tile::is_of_consumer(program_, *load);
-    const std::string place = is_of_each ? fmt::format("{} * {} + {}", stage_, count, consumer_) : stage_;
-    each += is_of_each;
-    bytes += bytes_of(program_, program_.values[load->results[0]].type) * (is_of_each ? count : 1);
-    (is_of_each ? of_each : of_all) += python::wrapped_call("hopper.tma.async_copy_global_to_shared(",
-                                                            {windows_.of(*load).name, windows_.origin_text(*load),
-                                                             fmt::format("{}.index({})", ready_, stage_),
-                                                             fmt::format("{}.index({})", name_of_places(*load), place)},
-                                                            ")") +
+    (is_of_each ? of_each : of_all) += python::wrapped_call(
+                                           "hopper.tma.async_copy_global_to_shared(",
+                                           {windows_.of(*load).name, windows_.origin_text(*load),
+                                            fmt::format("{}.index({})", ready_, stage_), place_of(*load)},
+                                           ")") +
                                        "\n";
   }
   std::string out = definition_of(program_.name + "_producer", parameters);
@@ -354,8 +284,8 @@ std::string ConsumerText::producer() const {
   int indent = 4;
   if (program_.consumers.programs > 0)
     out += lines({fmt::format("{} = 0", step_),
-                  fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):", number_of_group(),
-                              groups_of_blocks())},
+                  fmt::format("for {} in range(tl.program_id(0), {}, tl.num_programs(0)):", groups_of_blocks().name,
+                              groups_of_blocks().range.high + 1)},
                  indent);
   if (program_.consumers.programs > 0) indent += 4;
   out += lines(place_lines(program_, indices_), indent);
@@ -364,13 +294,13 @@ std::string ConsumerText::producer() const {
                             indices_.spelled(loop_.begin, {}), indices_.spelled(loop_.end, {}), by)},
                indent);
   indent += 4;
-  out += lines({fmt::format("{} = {} % {}", stage_, number_of_iteration(), loop_.stages),
-                fmt::format("{} = {} // {} % 2", turn_, number_of_iteration(), loop_.stages),
-                fmt::format("hopper.mbarrier.wait({}.index({}), {} ^ 1)", free_, stage_, turn_),
-                fmt::format("hopper.mbarrier.expect({}.index({}), {})", ready_, stage_, bytes)},
-               indent);
+  out += lines(stage_lines(), indent) +
+         lines(
+             {fmt::format("hopper.mbarrier.wait({}.index({}), {} ^ 1)", free_, stage_, turn_),
+              fmt::format("hopper.mbarrier.expect({}.index({}), {})", ready_, stage_, tile::bytes_of_stage(program_))},
+             indent);
   out += python::indent(of_all, indent / 4);
-  if (each > 0)
+  if (!of_each.empty())
     out += lines({fmt::format("for {} in gl.static_range({}):", consumer_, count)}, indent) +
            lines(consumer_lines(program_, indices_), indent + 4) + python::indent(of_each, indent / 4 + 1);
   return out + lines(end_iteration(), indent);
@@ -396,7 +326,7 @@ std::string ConsumerText::kernel() const {
   }
   for (const Instruction* load : loads_) {
     const TileWindows::Window& window = windows_.of(*load);
-    const int64_t places = loop_.stages * (tile::is_of_consumer(program_, *load) ? count : 1);
+    const int64_t places = loop_.stages * tile::boxes_of(program_, *load);
     out += fmt::format("    {} = gl.allocate_shared_memory({}, [{}, {}, {})\n", name_of_places(*load),
                        gluon_type(program_.buffers[window.buffer].dtype), places, windows_.shape_text(window).substr(1),
                        unique(window.name + "_layout"));

@@ -34,27 +34,21 @@ class ConsumerText {
   // Where blocks are taken in turn, in front of the loop: waits until the other's products are under way.
   std::vector<std::string> before_loop() const;
   std::vector<std::string> behind_symbols() const;
-  // At the start of the loop's body: waits for what the producer copied. At the end of the body.
-  std::vector<std::string> begin_iteration() const;
   std::vector<std::string> end_iteration() const;
+  // Where blocks are taken in turn, behind the loop: it is the other's turn.
+  std::vector<std::string> behind_loop() const;
+  // What waits, releases and skips are.
+  std::vector<std::string> waits(const tile::Instruction& one) const;
   // What a load of the loop is: a part of shared memory, or that in registers.
   std::string loaded(const tile::Instruction& load) const;
-  // Where each thread has its part of a value, if that is to be said.
-  std::string layout_of(tile::Value value) const;
-  // Does an operand, numbers of rows, have to go to where the rows of sums are, for its user?
-  bool moves(const tile::Instruction& user, tile::Value operand) const;
-  std::string to_rows_of_sums(const std::string& text) const;
-  // Behind the loop: moves what it carried.
-  std::vector<std::string> behind_loop() const;
+  // Where each thread has its part of what the instruction makes.
+  std::string layout_of(const tile::Instruction& one) const;
+  // Is the value what the loop has carried in the end?
+  bool is_left_by_loop(tile::Value value) const;
   // A bulk store: through a tile in shared memory, from which the engine copies while the consumer goes on. At the
   // function's end, what is still under way.
   std::vector<std::string> stores(const tile::Instruction& store, const std::string& tile) const;
   std::vector<std::string> end() const;
-  // Products run by themselves from their instruction on. Before one that wants their sums (null: at the end of the
-  // body) all of them are waited for; behind the loop's last, the producer may copy again. Products whose sums only
-  // the next iteration's add to are waited for one iteration later: tensor cores never stand still between two.
-  void starts(const tile::Instruction& dot);
-  std::vector<std::string> waits_before(const tile::Instruction* user);
 
  private:
   std::string unique(std::string name) const;
@@ -64,26 +58,20 @@ class ConsumerText {
   std::vector<std::string> buffers() const;
   std::vector<std::string> results() const;
   std::string number_of_iteration() const;
-  std::string last_stage() const;  // behind the loop
+  std::vector<std::string> stage_lines() const;
+  std::string place_of(const tile::Instruction& load) const;  // of an iteration's box among all
+  std::string release(int back, bool inside) const;
   bool in_turn() const { return program_.consumers.along < 0; }
-  int64_t groups_of_blocks() const;
-  const std::string& number_of_group() const;
+  const tile::SymbolInfo& groups_of_blocks() const;
   std::string iterations() const;  // of the loop
   std::string layout_of_stores() const;
-  // Is this product added to by another one alone, so that nobody waits for it?
-  bool is_added_to(const tile::Instruction& dot) const;
-  std::string arrival(const std::string& stage, const std::string& condition = "") const;  // the producer may copy
-                                                                                           // there
-  std::string wait(tile::Value sum, size_t left_under_way) const;
-  bool is_sum(tile::Value value) const;  // a product's
 
   const tile::Program& program_;
   const IndexText& indices_;
   const TileWindows& windows_;
   const tile::Instruction& loop_;
-  std::vector<const tile::Instruction*> loads_, dots_, bulk_stores_;
-  std::vector<const tile::Instruction*> under_way_;  // products that nobody has waited for
-  const std::vector<bool> left_in_registers_;        // [value]
+  std::vector<const tile::Instruction*> loads_, bulk_stores_;
+  const tile::TileType* sums_ = nullptr;  // of products
   std::string consumer_, step_, stage_, turn_, ready_, free_, layout_, left_layout_, store_layout_, number_, done_;
 };
 

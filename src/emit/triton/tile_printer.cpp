@@ -34,7 +34,6 @@ namespace {
 
 using kernel::ReduceOp;
 using kernel::ScalarOp;
-using tile::Index;
 using tile::Instruction;
 using tile::kNoValue;
 using tile::Kind;
@@ -117,13 +116,12 @@ class TilePrinter {
   // --- Values ---
 
   // As a tile of these lanes, of which it has some.
-  Text text(Value value, const Lanes& lanes) const { return text(value, texts_[value], lanes); }
-  Text text(Value value, const Text& whole, const Lanes& lanes) const {
+  Text text(Value value, const Lanes& lanes) const {
     Lanes own;
     for (Symbol lane : lanes)
       if (std::find(type(value).lanes.begin(), type(value).lanes.end(), lane) != type(value).lanes.end())
         own.push_back(lane);
-    const Text in_order = own == type(value).lanes ? whole : Text{turned(value, own)};
+    const Text in_order = own == type(value).lanes ? texts_[value] : Text{turned(value, own)};
     const std::string marks = full_rank_ ? spread(program_, own, lanes) : brackets(own, lanes);
     if (marks.empty()) return in_order;
     return {wrap(in_order, Binding::kAtom) + marks};
@@ -161,7 +159,6 @@ class TilePrinter {
   }
 
   void print(const Instruction& one) {
-    if (consumers_) lines(consumers_->waits_before(&one));
     switch (one.kind) {
       case Kind::kDefine: return;  // printed before what stands at the head of its body
       case Kind::kConstant: return print_constant(one);
@@ -178,8 +175,13 @@ class TilePrinter {
       case Kind::kScan: return print_scan(one);
       case Kind::kFor: return print_for(one);
       case Kind::kIf: return print_if(one);
-      case Kind::kCopy:
-      case Kind::kWait: refuse("copies to shared memory are Triton's own");
+      case Kind::kCopy: refuse("copies to shared memory are Triton's own");
+      case Kind::kWait:
+      case Kind::kRelease:
+      case Kind::kSkip:
+        if (!consumers_) refuse("waits for copies to shared memory");
+        return lines(consumers_->waits(one));
+      case Kind::kMove: return print_move(one);
       case Kind::kBarrier: return print_barrier(one);
     }
   }
@@ -202,7 +204,7 @@ class TilePrinter {
       texts_[value] = number;
       return;
     }
-    const std::string layout = consumers_ ? consumers_->layout_of(value) : "";
+    const std::string layout = consumers_ ? consumers_->layout_of(one) : "";
     const Text full{fmt::format("{}({}, {}, {}{})", full_, shape_text(type(value).lanes), number.text,
                                 dtype_name(type(value).dtype), layout.empty() ? "" : ", " + layout)};
     if (values_.is_true(value)) texts_[value] = full;  // the condition of what is spread over these lanes
@@ -239,11 +241,7 @@ class TilePrinter {
     const Operation operation = operation_of(one);
     while (true) {
       std::vector<Text> operands;
-      for (Value operand : one.operands) {
-        Text whole = texts_[operand];
-        if (consumers_ && consumers_->moves(one, operand)) whole = {consumers_->to_rows_of_sums(whole.text)};
-        operands.push_back(text(operand, whole, lanes));
-      }
+      for (Value operand : one.operands) operands.push_back(text(operand, lanes));
       std::vector<std::string> helpers;
       const Text result = operation_text(operation, operands, helpers);
       if (indent_ + name(value).size() + 3 + result.text.size() > python::kLongestLine && name_longest(one.operands))
@@ -423,7 +421,15 @@ class TilePrinter {
     arguments.emplace_back("is_async=True");
     assign(result, call(result.size() + 3, "hopper.warpgroup_mma", arguments));
     texts_[one.results[0]] = {result};
-    consumers_->starts(one);
+  }
+
+  // What a loop has carried stays a variable; else it is moved where it is used.
+  void print_move(const Instruction& one) {
+    const Value from = one.operands[0], to = one.results[0];
+    const std::string moved = fmt::format("gl.convert_layout({}, {})", texts_[from].text, consumers_->layout_of(one));
+    mentions_[to] = mentions_[from];
+    if (consumers_->is_left_by_loop(from)) assign(name(from), moved);
+    texts_[to] = {consumers_->is_left_by_loop(from) ? name(from) : moved};
   }
 
   // --- Folds ---
@@ -516,9 +522,7 @@ class TilePrinter {
     const size_t empty = out_.size();
     if (!head.start.empty()) line(head.start);
     lines(indices_.definitions(one.body));
-    if (consumers_) lines(consumers_->begin_iteration());
     print_body(one.body);
-    if (consumers_) lines(consumers_->waits_before(nullptr));
     set_variables(one.yields, one.results, one.arguments);
     if (consumers_) lines(consumers_->end_iteration());
     if (out_.size() == empty) line("pass");

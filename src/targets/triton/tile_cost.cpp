@@ -90,7 +90,7 @@ class TileEstimate {
     return count;
   }
 
-  double bytes_of(const tile::TileType& type) const { return points(type) * static_cast<double>(size_of(type.dtype)); }
+  double bytes_of(const tile::TileType& type) const { return static_cast<double>(tile::bytes_of(program_, type)); }
 
   void walk(const std::vector<Instruction>& body, double times) {
     for (const Instruction& one : body) {
