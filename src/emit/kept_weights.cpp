@@ -9,15 +9,15 @@
 #include "emit/program_steps.hpp"
 #include "emit/python_text.hpp"
 #include "ir/memory.hpp"
+#include "plan/traffic.hpp"
 
 namespace kw {
 namespace {
 
-constexpr int64_t kWorthKeeping = 1 << 14;  // bytes
-
 class Splitter {
  public:
-  Splitter(const Graph& graph, const Program& program) : graph_(graph), program_(program) {
+  Splitter(const Graph& graph, const Program& program, const TargetPrinter& target)
+      : graph_(graph), program_(program), target_(target), checks_(!target.host_checks(program).empty()) {
     std::set<ValueId> mutated;
     for (ValueId value : written_inputs(graph)) mutated.insert(value);
     for (const GraphInput& input : graph.inputs)
@@ -41,7 +41,7 @@ class Splitter {
         kept.made.push_back(name);
         kept.bytes += type.bytes();
       }
-    if (kept.bytes < kWorthKeeping) return std::nullopt;
+    if (kept.bytes < plan::kWorthKeeping) return std::nullopt;
     std::set<std::string> sources;
     for (const Step& step : kept.prepares.steps) sources.merge(tensors_of(graph_, step));
     for (const GraphInput& input : graph_.inputs)
@@ -95,6 +95,15 @@ class Splitter {
     return !joins(index) && !joins(index + 1) && !(tiles && tiles->repetition);
   }
 
+  // Does the host look at each call at what the kernel noted?
+  bool is_checked(const Step& step) const {
+    const auto* tiles = std::get_if<TileStep>(&step);
+    if (!checks_ || tiles == nullptr) return false;
+    Program alone;
+    alone.tiles.push_back(program_.tiles[tiles->program]);
+    return !target_.host_checks(alone).empty();
+  }
+
   // Which kernels read the module's tensors, and what such kernels make, and nothing else. Returns whether nothing that
   // they make is written by others; what is, is banned.
   bool find_constant_steps() {
@@ -115,7 +124,7 @@ class Splitter {
       };
       const std::set<std::string> all = tensors_of(graph_, step);
       is_constant_[index] = !written.empty() && std::all_of(all.begin(), all.end(), is_known) &&
-                            std::all_of(written.begin(), written.end(), may_be_made);
+                            std::all_of(written.begin(), written.end(), may_be_made) && !is_checked(step);
       if (!is_constant_[index]) continue;
       known.insert(written.begin(), written.end());
       made_.insert(written.begin(), written.end());
@@ -151,6 +160,8 @@ class Splitter {
 
   const Graph& graph_;
   const Program& program_;
+  const TargetPrinter& target_;
+  const bool checks_;  // some kernel's notes
   std::set<std::string> own_, banned_;
   std::map<std::string, TensorType> types_;  // of what steps allocate
   std::vector<bool> is_constant_;            // [step]
@@ -213,8 +224,7 @@ def kept_weights(module, tensors):
 }  // namespace
 
 std::optional<KeptWeights> kept_weights(const Graph& graph, const Program& program, const TargetPrinter& target) {
-  if (graph.training || !target.host_checks(program).empty()) return std::nullopt;
-  return Splitter(graph, program).run();
+  return graph.training ? std::nullopt : Splitter(graph, program, target).run();
 }
 
 std::string kept_class_text(const std::vector<size_t>& sources) {

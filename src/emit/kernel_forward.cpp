@@ -70,7 +70,8 @@ class Writer {
     std::vector<std::string> results;
     for (const GraphOutput& output : returned_outputs(graph_, program_, target_))
       results.push_back(names_.of(output.value) + (is_cached(output.value) ? ".clone()" : ""));
-    return finished("kernel_forward", results);
+    // What only the host does, a replay would not do.
+    return finished("kernel_forward", results, program_.graphs ? "" : target_.host_checks(program_));
   }
 
   // prepared_weights, which returns these tensors.
@@ -83,7 +84,7 @@ class Writer {
     write_steps();
     std::vector<std::string> results;
     for (const std::string& name : made) results.push_back(names_.of(name));
-    return finished("prepared_weights", results, made.size() == 1);
+    return finished("prepared_weights", results, "", made.size() == 1);
   }
 
  private:
@@ -95,12 +96,11 @@ class Writer {
     }
   }
 
-  KernelForward finished(const std::string& function, const std::vector<std::string>& results, bool is_tuple = false) {
+  KernelForward finished(const std::string& function, const std::vector<std::string>& results,
+                         const std::string& checks, bool is_tuple = false) {
     if (!results.empty()) lines_.push_back("return " + (is_tuple ? "(" + results[0] + ",)" : join(results, ", ")));
     if (lines_.empty()) lines_.push_back("pass");
-    // What only the host does, a replay would not do.
-    const std::string looks = program_.graphs ? "" : target_.host_checks(program_);
-    const std::vector<std::string> first = split_lines(target_.prologue(program_) + looks);
+    const std::vector<std::string> first = split_lines(target_.prologue(program_) + checks);
     lines_.insert(lines_.begin(), first.begin(), first.end());
     if (needs_device_) lines_.insert(lines_.begin(), "device = " + device_source());
     KernelForward result = std::move(result_);

@@ -11,6 +11,9 @@ namespace kw::plan {
 
 inline constexpr double kLaunchBytes = 1 << 20;  // moved in the time that a kernel takes to begin and end
 
+// Bytes. What kernels make of weights alone is kept between calls of a module in evaluation mode if it is no less.
+inline constexpr int64_t kWorthKeeping = 1 << 14;
+
 // Each tensor from outside of `nodes` (ascending) read once, as far as the nodes reach into it, and each of `outputs`
 // written once.
 double bytes_moved(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>& outputs);

@@ -59,10 +59,15 @@ constexpr lower::TargetStep kSteps[] = {
 constexpr SortForms kSortForms{
     .longest = 512, .longest_of_few = 16384, .few = 16, .places_of_wide = false, .picks_one_by_one = true};
 
+// Both forms are bound by reading the weights then, and one launch takes the place of several. By reasoning, not
+// measured.
+constexpr int64_t kRowsOfJoinedProducts = 16;
+
 constexpr GraphForms kGraphForms{.sorts = kSortForms,
                                  .wide_heads_as_products = true,
                                  .attention_shares_heads = true,
                                  .convolutions_make_statistics = true,
+                                 .rows_of_joined_products = kRowsOfJoinedProducts,
                                  .draws_masks = true};
 
 class TritonTarget : public Target {
