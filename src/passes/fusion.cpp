@@ -6,6 +6,7 @@
 #include <queue>
 #include <set>
 
+#include "ir/memory.hpp"
 #include "passes/grouping.hpp"
 #include "passes/repeated_values.hpp"
 #include "plan/traffic.hpp"
@@ -20,7 +21,11 @@ constexpr double kSmallBytes = 1 << 18;  // a kernel that moves less is hardly m
 
 class Fusion {
  public:
-  Fusion(Graph& graph, const GraphForms& forms) : graph_(graph), all_(graph, forms) {}
+  Fusion(Graph& graph, const GraphForms& forms) : graph_(graph), all_(graph, forms) {
+    const std::set<ValueId> written = written_inputs(graph);
+    for (const GraphInput& input : graph.inputs)
+      if (input.kind != InputKind::kUser && !written.contains(input.value)) weights_.insert(input.value);
+  }
 
   void run() {
     for (NodeId node = 0; node < static_cast<NodeId>(graph_.nodes.size()); ++node)
@@ -88,12 +93,31 @@ class Fusion {
     join_small_groups();
   }
 
+  // Does a module in evaluation mode keep what the group makes, as it reads weights alone? Then no call launches it.
+  bool is_kept(const std::vector<NodeId>& nodes) const {
+    bool reads_weights = false, reads_others = graph_.training;
+    for (NodeId node : nodes)
+      for_each_operand(graph_.nodes[node], [&](ValueId operand) {
+        const ValueId root = all_.facts.roots[operand];
+        const NodeId producer = graph_.values[root].producer;
+        if (weights_.contains(root)) reads_weights = true;
+        else if (producer == kNoNode || !std::binary_search(nodes.begin(), nodes.end(), producer)) reads_others = true;
+      });
+    if (!reads_weights || reads_others) return false;
+    int64_t bytes = 0;
+    for (ValueId output : plan::outputs_of(all_.facts, nodes)) {
+      if (all_.facts.escapes[output]) return false;
+      bytes += graph_.type(output).bytes();
+    }
+    return bytes >= plan::kWorthKeeping;
+  }
+
   // Kernels that are hardly more than their launch, over equally many elements: the counters of a model's batch norms.
   void join_small_groups() {
     std::map<int64_t, int> open;
     for (int group = 0; group < static_cast<int>(all_.groups.size()); ++group) {
       if (!all_.groups[group].fusable || all_.groups[group].nodes.empty() ||
-          all_.traffic(all_.groups[group].nodes) >= kLaunchBytes + kSmallBytes)
+          all_.traffic(all_.groups[group].nodes) >= kLaunchBytes + kSmallBytes || is_kept(all_.groups[group].nodes))
         continue;
       const auto [place, added] = open.emplace(all_.groups[group].elements, group);
       if (!added && all_.try_merge(place->second, group) == place->second && all_.groups[group].nodes.empty()) continue;
@@ -247,6 +271,7 @@ class Fusion {
 
   Graph& graph_;
   Grouping all_;
+  std::set<ValueId> weights_;  // and other tensors of the module's that forward does not change
   std::set<std::pair<std::vector<NodeId>, std::vector<NodeId>>> tried_;  // groups that were compared as they were
   int attempts_left_ = 0;
 };

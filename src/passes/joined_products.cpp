@@ -144,7 +144,8 @@ class JoinedProducts {
   ValueId joined(ValueId input, const std::vector<Layer>& layers) {
     ValueList weights, biases;
     for (const Layer& layer : layers) weights.ids.push_back(layer.weight);
-    const bool has_bias = std::any_of(layers.begin(), layers.end(), [](const Layer& one) { return one.bias != kNoValue; });
+    const bool has_bias = std::any_of(layers.begin(), layers.end(),
+                                      [](const Layer& one) { return one.bias != kNoValue; });
     for (const Layer& layer : layers)
       if (has_bias) biases.ids.push_back(layer.bias == kNoValue ? zeros(layer) : layer.bias);
     const int64_t axis = layers[0].axis;

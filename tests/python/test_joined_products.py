@@ -162,9 +162,7 @@ def test_results_are_right_when_a_weight_has_changed(name: str, tmp_path: Path) 
 @pytest.mark.parametrize("number", [0.5, float("inf"), float("nan")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["attention", "gated", "apart"])
-def test_the_graph_computes_the_same(
-    home: Path, tmp_path: Path, name: str, dtype: torch.dtype, number: float
-) -> None:
+def test_the_graph_computes_the_same(home: Path, tmp_path: Path, name: str, dtype: torch.dtype, number: float) -> None:
     module, x = module_of(name).to(dtype), rows().to(dtype)
     with torch.no_grad():
         module.get_parameter(MODULES[name][1][0])[3, 5] = number

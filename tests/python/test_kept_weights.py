@@ -242,6 +242,52 @@ def test_what_is_returned_or_hangs_on_what_forward_changes_is_not_kept() -> None
     assert not _is_kept(Writes().eval(), X)
 
 
+class Beside(torch.nn.Module):
+    """As many elements as the matrix that is kept has, made of what a call passes, or returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (torch.nn.Parameter(torch.rand(64, 96)) for _ in range(2))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        return F.linear(x, self.first * 3 + 1), torch.tanh(y), self.second * 2
+
+
+def test_what_is_kept_is_no_part_of_another_kernel(tmp_path: Path) -> None:
+    y = torch.randn(64, 96)
+    source = library.compile_graph(export.export_module(Beside().eval(), (X, y)), "cpu")["source"]
+    prepared = source.partition("def prepared_weights(")[2].partition("def kernel_forward(")[0]
+    assert "first.data_ptr()" in prepared and "second" not in prepared and "tanh" not in prepared
+    module = Beside().eval()
+    with torch.no_grad():
+        made = load(source, tmp_path, "beside").ModelNew(module)
+        torch.testing.assert_close(made(X, y), module(X, y))
+
+
+class Words(torch.nn.Module):
+    """Rows that are looked up by what a call passes, and by positions of its own: on a GPU the host looks at each call
+    at the indices that kernels refused.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = torch.nn.Embedding(50, 96), torch.nn.Embedding(512, 96)
+        self.register_buffer("positions", torch.arange(512))
+        self.scaled = Scaled()
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        return self.scaled(self.words(words) + torch.cumsum(self.places(self.positions), 0)[-3:])
+
+
+def test_what_the_host_looks_at_is_made_in_each_call() -> None:
+    pytest.importorskip("triton")
+    source = compile_for_gpu(Words().eval(), torch.arange(3))["source"]
+    prepared = source.partition("def prepared_weights(")[2].partition("\n\n\n")[0]
+    forward = source.partition("def kernel_forward(")[2].partition("\n\n\n")[0]
+    assert "scale" in prepared and "refused" not in prepared
+    assert "raise_refused()" in forward and "places" in forward
+
+
 def test_filters_of_convolutions_and_split_matrices_are_kept() -> None:
     pytest.importorskip("triton")
     convolution = torch.nn.Sequential(torch.nn.Conv2d(64, 128, 3), torch.nn.ReLU()).eval()

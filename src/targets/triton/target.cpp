@@ -59,8 +59,8 @@ constexpr lower::TargetStep kSteps[] = {
 constexpr SortForms kSortForms{
     .longest = 512, .longest_of_few = 16384, .few = 16, .places_of_wide = false, .picks_one_by_one = true};
 
-// Both forms are bound by reading the weights then, and one launch takes the place of several. By reasoning, not
-// measured.
+// Of so few rows, as in decoding, products are bound by reading the weights, joined or apart, and one launch takes the
+// place of several. By reasoning and by counting launches, not measured.
 constexpr int64_t kRowsOfJoinedProducts = 16;
 
 constexpr GraphForms kGraphForms{.sorts = kSortForms,
