@@ -46,9 +46,14 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
 
 
+def times_of(result: Result) -> dict[str, float]:
+    """Medians in ms; of a problem that was not timed none."""
+    return {name: time for name, time in (result.get("time_ms") or {}).items() if time}
+
+
 def speedup(result: Result) -> float | None:
     """Over the better of eager and torch.compile; None where neither was timed."""
-    times = {name: time for name, time in result["time_ms"].items() if time}
+    times = times_of(result)
     others = [time for name, time in times.items() if name != "ours"]
     return min(others) / times["ours"] if others and "ours" in times else None
 
@@ -78,7 +83,7 @@ def row(result: Result) -> str:
     if result["verdict"] != "pass":
         reason = result.get("reason") or ""
         return f"| {result['name']} | {result['verdict']} | | | | {reason.split(':')[0][:90]} | | |"
-    times = result["time_ms"]
+    times = times_of(result)
     share = (result.get("roofline") or {}).get("fraction")
     gain, memory = speedup(result), memory_ratio(result)
     cells = [
@@ -96,10 +101,13 @@ def sums(results: list[Result]) -> list[str]:
     """How many of these, all verified, are faster, and by how much."""
     lines = []
     for name in ("eager", "compile"):
-        ratios = [one["time_ms"][name] / one["time_ms"]["ours"] for one in results if one["time_ms"].get(name)]
+        timed = [times for one in results if name in (times := times_of(one))]
+        ratios = [times[name] / times["ours"] for times in timed]
         if ratios:
             lines.append(f"Geometric mean over {name}: {geometric_mean(ratios):.2f} ({len(ratios)} problems).")
     gains = {one["name"]: gain for one in results if (gain := speedup(one)) is not None}
+    if missing := [one["name"] for one in results if not times_of(one)]:
+        lines.append(f"Verified and not timed: {', '.join(missing)}.")
     if gains:
         won, mean = sum(gain > 1 for gain in gains.values()), geometric_mean(list(gains.values()))
         share = f"{won} of {len(gains)} ({won / len(gains):.0%})"

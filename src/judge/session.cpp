@@ -46,7 +46,7 @@ void throw_for(const WorkerFailure& failure, const std::string& doing) {
   text.message = "The Python process " + failure.what + " while " + doing + ".";
   text.detail = last_lines(failure.log, 40);
   if (failure.kind == WorkerFailure::Kind::kKilled) {
-    text.code = failure.for_memory ? "out-of-memory" : "killed";
+    text.code = failure.for_memory ? kLackedMemory : "killed";
     text.hint = failure.for_memory ? "Free some memory, or make the problem smaller."
                                    : "So was the one before it. Find out what ends processes here, then try again.";
     throw Error(ErrorKind::kMissing, std::move(text));
@@ -218,7 +218,7 @@ std::string Session::capture(const std::string& problem, const std::string& size
           text.hint = "Something that the file runs ends the process, or another program on this machine does.";
           break;
         }
-        text.code = "out-of-memory";
+        text.code = kLackedMemory;
         text.message =
             "The Python process was killed by the system while the model was constructed and traced, which happens "
             "when memory runs out.";

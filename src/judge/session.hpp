@@ -19,7 +19,8 @@ namespace kw {
 
 class Target;
 
-constexpr double kShortWait = 0.05;  // seconds: less is the locks' own time and in no report
+inline constexpr const char* kLackedMemory = "out-of-memory";  // code of errors (python/kernelwright/errors.py)
+constexpr double kShortWait = 0.05;                            // seconds: less is the locks' own time and in no report
 
 struct VerifyRequest {
   std::string problem, size, candidate, device, policy = "reference";  // size: of the problem's SIZES; empty where it

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "support/error.hpp"
 #include "tile/consumers.hpp"
@@ -17,6 +18,7 @@ using tile::Kind;
 using tile::Value;
 
 constexpr int64_t kRegistersOfBlock = 65536;
+constexpr int64_t kCopied = 4;  // bytes: the least that one asynchronous copy moves
 
 int64_t bytes_of(const tile::Program& program, Value value) {
   return tile::bytes_of(program, program.values[value].type);
@@ -37,23 +39,31 @@ int64_t bytes_of_consumers(const tile::Program& program) {
   return loop.stages * (tile::bytes_of_stage(program) + 2 * kBarrier) + stores + sums;
 }
 
-// Of one iteration. Tiles that are computed before they are multiplied may stay in registers: those are not counted.
+// Of one iteration: what is loaded for dots. Numbers of four bytes and more are copied to shared memory whatever
+// becomes of them before they are multiplied; smaller ones may be loaded to registers where they are computed with.
 int64_t operand_bytes(const tile::Program& program, const Instruction& loop) {
   std::map<Value, const Instruction*> made;
   for (const Instruction& one : loop.body)
     for (const Value result : one.results) made[result] = &one;
-  const auto load_of = [&](Value value) -> const Instruction* {
-    auto found = made.find(value);
-    while (found != made.end() && (found->second->kind == Kind::kRelabel || found->second->kind == Kind::kSplit))
-      found = made.find(found->second->operands.front());
-    return found != made.end() && found->second->kind == Kind::kLoad ? found->second : nullptr;
-  };
   std::map<const Instruction*, int64_t> bytes;
+  std::set<const Instruction*> seen;
+  const auto note = [&](const auto& self, Value value, bool computed) -> void {
+    const auto found = made.find(value);
+    if (found == made.end()) return;
+    const Instruction* one = found->second;
+    if (one->kind == Kind::kLoad) {
+      const tile::TileType& type = program.values[one->results.front()].type;
+      if (!computed || (type.lanes.size() > 1 && size_of(type.dtype) >= kCopied))
+        bytes[one] = tile::bytes_of(program, type);
+      return;
+    }
+    const bool same = one->kind == Kind::kRelabel || one->kind == Kind::kSplit;
+    if (one->kind == Kind::kDot || !seen.insert(one).second) return;
+    for (const Value operand : one->operands) self(self, operand, computed || !same);
+  };
   for (const Instruction& one : loop.body) {
     if (one.kind != Kind::kDot) continue;
-    for (const size_t side : {1, 2})
-      if (const Instruction* load = load_of(one.operands.at(side)))
-        bytes[load] = bytes_of(program, load->results.front());
+    for (const size_t side : {1, 2}) note(note, one.operands.at(side), false);
   }
   int64_t total = 0;
   for (const auto& [load, size] : bytes) total += size;
@@ -82,9 +92,11 @@ int64_t least_shared_bytes(const tile::Program& program) {
     own += size;
   }
   tile::for_each(program.body, [&](const Instruction& one) {
+    if (one.kind != Kind::kFor) return;
     // The compiler may have the iteration that computes give its place to the last one that loads.
-    if (one.kind == Kind::kFor)
-      operands = std::max(operands, operand_bytes(program, one) * std::max(1, one.stages - 1));
+    const int64_t iterations = kernel::range_of(tile::iterations_of(program, one), tile::ranges_of(program)).high;
+    const int64_t in_flight = std::clamp<int64_t>(one.stages - 1, 1, std::max<int64_t>(iterations, 1));
+    operands = std::max(operands, operand_bytes(program, one) * in_flight);
   });
   return own + operands;
 }

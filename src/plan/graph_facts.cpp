@@ -2,6 +2,7 @@
 #include "plan/bags.hpp"
 #include "plan/domain.hpp"
 #include "plan/rounded_values.hpp"
+#include "plan/scatters.hpp"
 
 namespace kw::plan {
 
@@ -36,6 +37,10 @@ GraphFacts::GraphFacts(const Graph& graph_in, const GraphForms& forms) : graph(g
     if (const auto sort = kinds[id] == NodeKind::kScan ? sort_spec(graph, graph.nodes[id]) : std::nullopt;
         sort && (!takes_rows(sorts, *sort) || (reads_places(id, *sort) && !tells_places(sorts, graph, *sort))))
       kinds[id] = NodeKind::kExtern;
+  for (NodeId id = 0; id < node_count; ++id)  // what a call updates is written where it lies, a slice of it alone
+    if (kinds[id] == NodeKind::kPointwise && is_slice(graph.nodes[id]) &&
+        graph.values[graph.nodes[id].value("self")].producer == kNoNode && owns_destination(*this, id))
+      kinds[id] = NodeKind::kScatter;
 }
 
 bool GraphFacts::reads_places(NodeId id, const SortSpec& sort) const {

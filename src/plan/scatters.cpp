@@ -116,10 +116,31 @@ struct Reader {
       case OpRule::kIndexPut:
         if (node.boolean("accumulate", false)) spec.fold = ReduceOp::kSum;
         return put();
+      case OpRule::kSliceScatter:
+      case OpRule::kSelectScatter:
+        spec.source = node.value("src");
+        spec.domain = type(spec.source).shape;
+        return true;
       default: return false;
     }
   }
 };
+
+// Of slice_scatter and select_scatter: where along `dim` the source lies.
+struct Slice {
+  int64_t dim = 0, start = 0, step = 1;
+};
+
+Slice slice_of(const Graph& graph, const Node& node) {
+  const bool selects = rule_of(node) == OpRule::kSelectScatter;
+  const Shape& shape = graph.type(node.value("self")).shape;
+  Slice slice;
+  slice.dim = wrap_dim(node.integer("dim", 0), static_cast<int64_t>(shape.size()));
+  const int64_t size = shape[static_cast<size_t>(slice.dim)], start = node.integer(selects ? "index" : "start", 0);
+  slice.start = std::clamp<int64_t>(start < 0 ? start + size : start, 0, size);
+  slice.step = node.integer("step", 1);
+  return slice;
+}
 
 }  // namespace
 
@@ -133,12 +154,24 @@ std::optional<ScatterSpec> scatter_spec(const Graph& graph, NodeId id) {
   return std::move(reader.spec);
 }
 
+bool is_slice(const Node& node) {
+  return rule_of(node) == OpRule::kSliceScatter || rule_of(node) == OpRule::kSelectScatter;
+}
+
 std::optional<ScatterPoint> scatter_point(const Graph& graph, NodeId id, const ScatterSpec& spec, const Coords& point,
                                           Lookups& lookups) {
   const Node& node = graph.nodes[id];
   const Shape& shape = graph.type(spec.into).shape;
   ScatterPoint result;
   if (spec.source != kNoValue) result.operands.push_back({spec.source, point, {}});
+  if (is_slice(node)) {
+    const Slice slice = slice_of(graph, node);
+    result.place = point;
+    if (point.size() < shape.size()) result.place.insert(result.place.begin() + slice.dim, Index(0));
+    Index& along = result.place[static_cast<size_t>(slice.dim)];
+    along = along * Index(slice.step) + Index(slice.start);
+    return result;
+  }
   const auto look_up = [&](LookupKind kind, ValueId index, Coords coords, size_t dim) {
     Lookup lookup;
     lookup.kind = kind;

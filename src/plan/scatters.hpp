@@ -1,5 +1,6 @@
-// Ops that write where indices say (index_add, scatter, index_put). Their kernel runs over the points that write, and
-// stores into memory that already holds `self`: into the one tensor that nothing else reads, which the result then is.
+// Ops that write where indices say (index_add, scatter, index_put), or a slice of what a call updates. Their kernel
+// runs over the points that write, and stores into memory that already holds `self`: into the one tensor that nothing
+// else reads, which the result then is.
 #pragma once
 
 #include <optional>
@@ -33,6 +34,10 @@ struct ScatterPoint {
 // nullopt: not expressible.
 std::optional<ScatterPoint> scatter_point(const Graph& graph, NodeId node, const ScatterSpec& spec, const Coords& point,
                                           Lookups& lookups);
+
+// Does it write a slice (slice_scatter, select_scatter)? Such a node is a scatter only where it owns its destination:
+// elsewhere the whole result is made, pointwise.
+bool is_slice(const Node& node);
 
 // May the node write into its operand's memory? Nothing else reads it, it lies as the result is to lie, and a kernel of
 // ours has made it, or it is the module's or the caller's and the result is what the call is to leave in it.

@@ -14,8 +14,13 @@ inline constexpr double kLaunchBytes = 1 << 20;  // moved in the time that a ker
 // Bytes. What kernels make of weights alone is kept between calls of a module in evaluation mode if it is no less.
 inline constexpr int64_t kWorthKeeping = 1 << 14;
 
+struct MovedBytes {
+  double read = 0, written = 0;
+};
+
 // Each tensor from outside of `nodes` (ascending) read once, as far as the nodes reach into it, and each of `outputs`
 // written once.
+MovedBytes moved_bytes(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>& outputs);
 double bytes_moved(const GraphFacts& facts, std::span<const NodeId> nodes, const std::vector<ValueId>& outputs);
 
 }  // namespace kw::plan

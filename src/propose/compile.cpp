@@ -135,18 +135,17 @@ std::string whole_schedule(const Compiled& compiled) {
   return schedule_to_json(with_kernel_schedules(compiled.schedule, compiled.program));
 }
 
-std::vector<size_t> groups_of(const Compiled& compiled, const std::set<std::string>& functions) {
+std::vector<size_t> groups_at_work(const Compiled& compiled, const std::set<std::string>& functions) {
   const std::unique_ptr<TargetPrinter> printer = target_of(compiled.device).printer();
   std::set<size_t> groups;
   const auto& steps = compiled.program.steps;
-  const auto note = [&](const std::string& function, int group) {
-    if (functions.contains(function)) groups.insert(static_cast<size_t>(group));
-  };
   for (size_t index = 0; index < steps.size(); ++index) {
     if (is_by_last(steps[index])) continue;
     const Step* next = index + 1 < steps.size() && is_by_last(steps[index + 1]) ? &steps[index + 1] : nullptr;
-    if (const auto* tiles = std::get_if<TileStep>(&steps[index]))
-      note(printer->function(compiled.program, *tiles, next ? std::get_if<TileStep>(next) : nullptr), tiles->group);
+    const auto* tiles = std::get_if<TileStep>(&steps[index]);
+    if (!tiles || tile::stores_for_rare_inputs(compiled.program.tiles[static_cast<size_t>(tiles->program)])) continue;
+    if (functions.contains(printer->function(compiled.program, *tiles, next ? std::get_if<TileStep>(next) : nullptr)))
+      groups.insert(static_cast<size_t>(tiles->group));
   }
   return {groups.begin(), groups.end()};
 }

@@ -76,7 +76,8 @@ Compiled with_schedule(const Compiled& base, Schedule schedule, const CompileOpt
 // The schedule as JSON, with those of its kernels (plan/kernel_schedules.hpp).
 std::string whole_schedule(const Compiled& compiled);
 
-// The schedule's groups whose kernels are among these functions of the source.
-std::vector<size_t> groups_of(const Compiled& compiled, const std::set<std::string>& functions);
+// The schedule's groups whose kernels, but for those that have work for rare inputs alone, are among these functions of
+// the source.
+std::vector<size_t> groups_at_work(const Compiled& compiled, const std::set<std::string>& functions);
 
 }  // namespace kw

@@ -12,8 +12,10 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "judge/problem_file.hpp"
+#include "judge/session.hpp"
 #include "run/bench_messages.hpp"
 #include "run/output_files.hpp"
 #include "support/error.hpp"
@@ -93,6 +95,14 @@ Result failed(const BenchRequest& request, const char* verdict, const std::strin
   return {line, to_text(line)};
 }
 
+// Did it need memory that was not to be had then?
+bool lacked_memory(const ResultLine& line) {
+  const Report& report = line.report;
+  return report.lacked_memory.value_or(false) || report.code == kLackedMemory ||
+         (line.error && line.error->text().code == kLackedMemory);
+}
+
+// Several problems at once on each device. What lacks memory then runs again when all others are done, alone on it.
 class SuiteRunner {
  public:
   SuiteRunner(const BenchOptions& options, std::vector<Job> jobs, std::function<void(const Job&, Result)> on_result,
@@ -100,14 +110,23 @@ class SuiteRunner {
       : options_(options), jobs_(std::move(jobs)), on_result_(std::move(on_result)), on_wait_(std::move(on_wait)) {}
 
   void run() {
+    run_all(options_.jobs);
+    if (lacking_.empty()) return;
+    jobs_ = std::exchange(lacking_, {});
+    next_ = 0;
+    run_all(1);
+  }
+
+ private:
+  void run_all(int at_once) {
+    at_once_ = at_once;
     std::vector<std::thread> threads;
     for (const std::string& device : options_.devices)
-      for (int slot = 0; slot < options_.jobs; ++slot) threads.emplace_back([this, device] { work(device); });
+      for (int slot = 0; slot < at_once; ++slot) threads.emplace_back([this, device] { work(device); });
     for (std::thread& thread : threads) thread.join();
     if (failure_) std::rethrow_exception(failure_);
   }
 
- private:
   void work(const std::string& device) {
     std::unique_ptr<Subprocess> child;
     while (const Job* job = next()) {
@@ -115,7 +134,8 @@ class SuiteRunner {
         std::optional<Result> result = run_one(*job, device, child);
         if (!result) result = run_one(*job, device, child, true);  // its process was killed: who knows by whom
         const std::lock_guard lock(mutex_);
-        on_result_(*job, std::move(*result));
+        if (at_once_ > 1 && lacked_memory(result->line)) lacking_.push_back(*job);
+        else on_result_(*job, std::move(*result));
       } catch (const Interrupted&) { return; } catch (...) {
         // Not the problem's fault (the results cannot be written): the run as a whole ends.
         const std::lock_guard lock(mutex_);
@@ -191,6 +211,8 @@ class SuiteRunner {
   std::function<void(const std::string&)> on_wait_;
   std::mutex mutex_;
   size_t next_ = 0;
+  int at_once_ = 1;           // on each device
+  std::vector<Job> lacking_;  // memory
   std::exception_ptr failure_;
 };
 

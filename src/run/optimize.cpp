@@ -44,7 +44,7 @@ namespace {
 
 constexpr int kFewSpills = 16;         // bytes: cost less than the seconds that it takes to find out
 constexpr double kReliefSeconds = 30;  // for schedules that spill less, where no search was asked for; a few seconds
-                                       // will do
+                                       // will do, and several must be judged in them
 
 // One run of optimize(): its parts in the order in which it needs them.
 class Optimisation {
@@ -278,7 +278,7 @@ class Optimisation {
   }
 
   // Registers and spills of the verified candidate's kernels, which are in Triton's cache by now, into the report; the
-  // groups whose kernels spill.
+  // groups whose kernels spill, but for those that rare inputs alone need.
   std::vector<size_t> spilling_groups() {
     if (target_.absent_capability(environment_) == 0 || compiled_.kernels.empty()) return {};
     try {
@@ -296,7 +296,7 @@ class Optimisation {
     std::set<std::string> spilling;
     for (const CompiledKernel& kernel : report_.compiled->each)
       if (kernel.spills.value_or(0) > kFewSpills) spilling.insert(kernel.name);
-    return spilling.empty() ? std::vector<size_t>{} : groups_of(compiled_, spilling);
+    return spilling.empty() ? std::vector<size_t>{} : groups_at_work(compiled_, spilling);
   }
 
   SearchRequest search_request(double seconds) const {
@@ -333,7 +333,8 @@ class Optimisation {
     SearchRequest request = search_request(by_time ? options_.search_seconds() : kReliefSeconds);
     request.spilling = spilling;
     const std::string first = compiled_.source;
-    const bool relieves = !spilling.empty() && (!by_count || options_.search_first);
+    const bool relieves = !spilling.empty() && (!by_count || options_.search_first) &&
+                          verify_seconds_ < kReliefSeconds / 2;
     if (by_time || relieves) {
       request.only_relief = !by_time;
       run_search(archive, request, by_time ? &Searches::search : &Searches::relief);
@@ -466,6 +467,7 @@ class Optimisation {
     } catch (const Error& error) {
       // It is verified all the same: say what is missing from the report and go on.
       if (error.kind() == ErrorKind::kInternal) throw;
+      if (error.text().code == kLackedMemory) report_.lacked_memory = true;
       return report_.add_note("not measured: " + error.text().message);
     } catch (const WorkerFailure& failure) { return report_.add_note("not measured: the process " + failure.what); }
     add_seconds("measure", began);

@@ -159,6 +159,7 @@ struct Report {
   std::vector<std::string> notes;
   std::optional<std::string> archive_error;
   std::optional<bool> from_archive, interrupted;
+  std::optional<bool> lacked_memory;  // it was not timed, as memory was full
   std::string created;
   StageSeconds seconds;
 

@@ -229,6 +229,7 @@ Report report_from_json(const Json& json) {
                 .archive_error = text_where_told(json, "archive_error"),
                 .from_archive = flag_where_told(json, "from_archive"),
                 .interrupted = flag_where_told(json, "interrupted"),
+                .lacked_memory = flag_where_told(json, "lacked_memory"),
                 .created = text_of(json, "created"),
                 .seconds = seconds_from_json(json)};
   report.errors = errors_from_json(member(json, "errors"));

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "ir/op_registry.hpp"
 #include "measure/roofline.hpp"
 #include "measure/statistics.hpp"
 #include "plan/rounded_values.hpp"
+#include "plan/traffic.hpp"
 #include "support/json_fields.hpp"
 #include "target/target.hpp"
 
@@ -38,18 +40,20 @@ bool is_product_in_tf32(const Graph& graph, const Node& node) {
          graph.type(node.results.front()).device != "cpu";
 }
 
-// What cannot be avoided: each input that is read, read once; each output written once; the products.
+// What cannot be avoided: what is read of inputs, read once; what is made of outputs, written once; the products. What
+// is returned as it came, or as a view of that, is not moved at all.
 Work work_of(const Graph& graph) {
   Work work;
-  const auto users = graph.users();
-  const std::vector<bool> returned = graph.is_output();
-  for (const GraphInput& input : graph.inputs)
-    if (!users[static_cast<size_t>(input.value)].empty() || returned[static_cast<size_t>(input.value)])
-      work.read_bytes += static_cast<double>(graph.type(input.value).bytes());
-  std::set<ValueId> written;
+  const plan::GraphFacts facts(graph, {});
+  std::vector<NodeId> nodes(graph.nodes.size());
+  std::iota(nodes.begin(), nodes.end(), 0);
+  std::set<ValueId> made;
   for (const GraphOutput& output : graph.outputs)
-    if (output.value != kNoValue && written.insert(output.value).second)
-      work.write_bytes += static_cast<double>(graph.type(output.value).bytes());
+    if (output.value != kNoValue && graph.values[facts.roots[output.value]].producer != kNoNode)
+      made.insert(output.value);
+  const plan::MovedBytes moved = plan::moved_bytes(facts, nodes, {made.begin(), made.end()});
+  work.read_bytes = moved.read;
+  work.write_bytes = moved.written;
   double most = 0;
   for (const Node& node : graph.nodes) {
     const double amount = flops(graph, node);

@@ -201,6 +201,7 @@ void write_outcome(Json& json, const Report& report) {
   if (!report.notes.empty()) json["notes"] = report.notes;
   put(json, "archive_error", report.archive_error);
   put(json, "interrupted", report.interrupted);
+  put(json, "lacked_memory", report.lacked_memory);
   put(json, "from_archive", report.from_archive);
   put_text(json, "created", report.created);
   if (!report.seconds.stages.empty() || report.seconds.total) {

@@ -203,4 +203,31 @@ bool maps_and_folds(const Program& program) {
   return std::all_of(program.buffers.begin(), program.buffers.end(), is_row) && maps_and_folds(program.body);
 }
 
+namespace {
+
+// Notes which values hang on what was loaded. Does everything in `body` store only where such a value says so?
+bool stores_where_data_say(const std::vector<Instruction>& body, std::vector<bool>& loaded) {
+  bool all = true;
+  for (const Instruction& one : body) {
+    bool is_loaded = one.kind == Kind::kLoad;
+    for_each_operand(one, [&](Value operand) { is_loaded = is_loaded || loaded[operand]; });
+    for (const Value result : one.results) loaded[result] = is_loaded;
+    for (const Value argument : one.arguments) loaded[argument] = is_loaded;
+    all = all && one.kind != Kind::kStore;
+    const bool inside = stores_where_data_say(one.body, loaded) & stores_where_data_say(one.otherwise_body, loaded);
+    all = all && (inside || (one.kind == Kind::kIf && is_loaded));
+    for (const auto* yields : {&one.yields, &one.otherwise_yields})
+      for (size_t place = 0; place < yields->size() && place < one.results.size(); ++place)
+        loaded[one.results[place]] = loaded[one.results[place]] || loaded[(*yields)[place]];
+  }
+  return all;
+}
+
+}  // namespace
+
+bool stores_for_rare_inputs(const Program& program) {
+  std::vector<bool> loaded(program.values.size());
+  return stores_where_data_say(program.body, loaded);
+}
+
 }  // namespace kw::tile

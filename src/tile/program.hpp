@@ -353,6 +353,9 @@ Index arrivals_at(const Program& program, const Instruction& barrier);
 // Is the buffer one in which blocks are counted: zero at the start?
 bool counts_blocks(const Program& program, int buffer);
 
+// Does it store only where an If holds that asks what was loaded? Then its work is for rare inputs, as costs have it.
+bool stores_for_rare_inputs(const Program& program);
+
 // Calls visit(value) for what the instruction itself reads: operands, parts of accesses, a loop's end. Not for yields.
 template <typename AnInstruction, typename Visit>
 void for_each_operand(AnInstruction& one, const Visit& visit) {

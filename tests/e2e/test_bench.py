@@ -62,6 +62,29 @@ def test_crash_and_hang_of_one_problem_do_not_stop_the_run(kw):
     assert "b_hang.py" in result.out and "20 s" in result.out
 
 
+LACKS_MEMORY_ONCE = GOOD.replace(
+    "return torch.softmax",
+    """import os
+        if not os.path.exists(MARK):
+            open(MARK, "w").close()
+            raise MemoryError("no room beside the others")
+        return torch.softmax""",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs, verdict", [(2, "emitted"), (1, "error")])
+def test_what_lacks_memory_beside_others_runs_again_alone(kw, jobs, verdict):
+    mark = kw.folder / "it_ran"
+    kw.file("suite/a_large.py", f"MARK = {str(mark)!r}\n" + LACKS_MEMORY_ONCE)
+    kw.file("suite/b_good.py", GOOD)
+    kw("bench", "suite", "--emit-only", "--target", "cpu", "--out", "out", "--jobs", jobs)
+    lines = {line["name"]: line for line in lines_of(kw)}
+    assert {name: line["verdict"] for name, line in lines.items()} == {"a_large": verdict, "b_good": "emitted"}
+    if verdict == "error":
+        assert lines["a_large"]["error"]["code"] == "out-of-memory"
+
+
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_state_to_go_on_from(suite):
     process = suite.start("bench", "suite", "--emit-only", "--target", "triton", "--out", "out", "--jobs", 1)

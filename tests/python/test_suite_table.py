@@ -44,6 +44,12 @@ RESULTS = [
 ]
 
 
+def without_times(name: str) -> dict[str, Any]:
+    one = result(name, 1.0, None, None)
+    del one["time_ms"], one["peak_memory_bytes"], one["roofline"]
+    return one
+
+
 def printed(script: Any, tmp_path: Path, capsys: Any, monkeypatch: Any, results: list[Any], *options: str) -> str:
     path = tmp_path / "results.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in results))
@@ -110,3 +116,10 @@ def test_results_without_times_or_memory(script: Any, tmp_path: Path, capsys: An
 )
 def test_kinds_are_told_by_operators(script: Any, kernels: list[str], library_ops: list[str], kind: str) -> None:
     assert script.kind({"kernels": kernels, "library_ops": library_ops}) == kind
+
+
+def test_what_was_verified_and_not_timed_has_a_row(script: Any, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    lines = printed(script, tmp_path, capsys, monkeypatch, [RESULTS[0], without_times("large")]).splitlines()
+    assert "| large |  |  |  |  |  |  | 3.5 |" in lines
+    assert "2 of 2 verified." in lines and "Verified and not timed: large." in lines
+    assert "Geometric mean over eager: 4.00 (1 problems)." in lines

@@ -10,6 +10,8 @@
 #include "plan/product.hpp"
 #include "support/error.hpp"
 #include "targets/targets.hpp"
+#include "tile/text.hpp"
+#include "tile/verifier.hpp"
 
 namespace kw {
 namespace {
@@ -337,6 +339,37 @@ TEST(Contraction, RefusesBlocksThatTheDeviceHasNoRoomFor) {
             std::string::npos)
       << fault_of(128, 4, device);
   EXPECT_EQ(fault_of(128, 2, device), "");
+}
+
+// Numbers of four bytes are copied to shared memory as they are, whatever becomes of them; smaller ones that are
+// computed with need not be. Of a loop with few iterations no more are in flight.
+TEST(Limits, CountWhatIsComputedWithBeforeItIsMultiplied) {
+  const auto bytes_of = [](const std::string& dtype, const std::string& depth) {
+    const tile::Program program = tile::parse_program(R"(program p {
+  grid row_block = 2, column_block = 2
+  lane row = 64, depth = 32, column = 64
+  launch warps 4
+  buffer a: f16[128, 128] input
+  buffer b: )" + dtype + R"([128, 128] input
+  buffer y: f32[128, 128] output
+  %neutral: f32[row, column] = constant 0.0
+  for start = 0 to )" + depth + R"( step 32 stages 4 carry %sum_so_far: f32[row, column] = %neutral -> %sum_2 {
+    %a_tile: f16[row, depth] = load a[row_block * 64 + row, start + depth]
+    %b_tile: )" + dtype + R"([depth, column] = load b[start + depth, column_block * 64 + column]
+    %twice: )" + dtype + R"([depth, column] = add %b_tile, %b_tile
+    %half: f16[depth, column] = cast %twice
+    %sum: f32[row, column] = dot %sum_so_far, %a_tile, %half
+    yield %sum
+  }
+  store y[row_block * 64 + row, column_block * 64 + column] <- %sum_2
+})");
+    tile::verify(program);
+    return plan::least_shared_bytes(program);
+  };
+  constexpr int64_t kOfA = 64 * 32 * 2, kOfB = 32 * 64 * 4;
+  EXPECT_EQ(bytes_of("f32", "128"), 3 * (kOfA + kOfB));
+  EXPECT_EQ(bytes_of("bf16", "128"), 3 * kOfA);
+  EXPECT_EQ(bytes_of("f32", "32"), kOfA + kOfB);
 }
 
 TEST(Limits, AreThreadsOfABlock) {

@@ -41,10 +41,10 @@ TEST(Compile, KnowsWhoseWorkAFunctionDoes) {
   const size_t begin = compiled.source.find_last_of(" (", at) + 1;
   const std::string joined = compiled.source.substr(begin, at + std::string("_in_one_kernel").size() - begin),
                     last = compiled.kernels.back();
-  EXPECT_EQ(groups_of(compiled, {joined}), std::vector<size_t>{0});
-  EXPECT_EQ(groups_of(compiled, {last}), std::vector<size_t>{2});
-  EXPECT_EQ(groups_of(compiled, {joined, last}), (std::vector<size_t>{0, 2}));
-  EXPECT_TRUE(groups_of(compiled, {"another_kernel"}).empty());
+  EXPECT_EQ(groups_at_work(compiled, {joined}), std::vector<size_t>{0});
+  EXPECT_EQ(groups_at_work(compiled, {last}), std::vector<size_t>{2});
+  EXPECT_EQ(groups_at_work(compiled, {joined, last}), (std::vector<size_t>{0, 2}));
+  EXPECT_TRUE(groups_at_work(compiled, {"another_kernel"}).empty());
 }
 
 TEST(Targets, AutoLeavesGpusThatAreHidden) {

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 #include "ir/text.hpp"
 #include "passes/fusion.hpp"
 #include "plan/estimate.hpp"
 #include "plan/plan.hpp"
+#include "plan/traffic.hpp"
 #include "support/error.hpp"
 #include "targets/targets.hpp"
 
@@ -166,6 +168,37 @@ TEST(Defaults, RowsAcrossOthersThatAreKeptTakeFewWarps) {
     return %y
   })"),
             8);
+}
+
+// What a call moves: of inputs what is reached, and of what it updates the slice.
+TEST(MovedBytes, AreOfWhatIsReachedAndUpdated) {
+  const auto moved = [](std::string_view text) {
+    const Graph graph = parse_graph(text);
+    const plan::GraphFacts facts(graph, {});
+    std::vector<NodeId> nodes(graph.nodes.size());
+    std::iota(nodes.begin(), nodes.end(), 0);
+    std::vector<ValueId> outputs;
+    for (const GraphOutput& output : graph.outputs) outputs.push_back(output.value);
+    const plan::MovedBytes bytes = plan::moved_bytes(facts, nodes, outputs);
+    return std::pair(bytes.read, bytes.written);
+  };
+  EXPECT_EQ(moved(R"(graph G {
+    input %x : f32[1000, 64] user args.0
+    %some = aten.slice.Tensor(self=%x, dim=0, start=0, end=10) : f32[10, 64]
+    %y = aten.relu.default(self=%some) : f32[10, 64]
+    %z = aten.neg.default(self=%some) : f32[10, 64]
+    return %y, %z
+  })"),
+            std::pair(4.0 * 640, 4.0 * 2 * 640));
+  EXPECT_EQ(moved(R"(graph G {
+    input %k : f32[4, 1, 64] user args.0
+    input %cache : f32[4, 1000, 64] user args.1
+    %new = aten.slice_scatter.default(self=%cache, src=%k, dim=1, start=9, end=10) : f32[4, 1000, 64]
+    %some = aten.slice.Tensor(self=%new, dim=1, start=0, end=10) : f32[4, 10, 64] strides [64000, 64, 1]
+    %y = aten.relu.default(self=%some) : f32[4, 10, 64]
+    return input "args.1" %new, %y
+  })"),
+            std::pair(4.0 * (256 + 9 * 256), 4.0 * (256 + 2560)));
 }
 
 // The names of each group's results, groups in the order in which they run.

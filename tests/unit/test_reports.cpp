@@ -77,7 +77,7 @@ const char* const kReport = R"({
   "tokens": {"prompt": 100, "completion": 50, "per_second": 25.0}, "cost": 0.25,
   "overhead_ms": {"median": 4.0, "largest": 8.0}, "best_at_k": {"1": 1.5},
   "candidate": "/tmp/x_kw.py", "candidate_hash": "01", "notes": ["one", "two"], "archive_error": "full",
-  "interrupted": false, "from_archive": true, "created": "2026-01-02",
+  "interrupted": false, "lacked_memory": true, "from_archive": true, "created": "2026-01-02",
   "seconds": {"capture": 1.5, "total": 12.5}})";
 
 Json report() { return Json::parse(kReport); }

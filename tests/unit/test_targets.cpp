@@ -123,7 +123,7 @@ TEST(Toy, IsCompiledForFromTheGraphToTheFile) {
   EXPECT_EQ(compiled.library_calls, 0);
   EXPECT_NE(compiled.source.find("sum("), std::string::npos) << compiled.source;
   EXPECT_NE(compiled.source.find("class ModelNew"), std::string::npos);
-  EXPECT_EQ(groups_of(compiled, {compiled.kernels.at(0)}), std::vector<size_t>{0});
+  EXPECT_EQ(groups_at_work(compiled, {compiled.kernels.at(0)}), std::vector<size_t>{0});
 }
 
 TEST(Toy, PrintsWhatItsOwnStepsOfLoweringMake) {

@@ -465,4 +465,31 @@ TEST(TileVerifier, FindsWhatTheTextCannotSay) {
 }
 
 }  // namespace
+TEST(Programs, AreForRareInputsWhereDataSayWhetherAnythingIsStored) {
+  const auto is_rare = [](const std::string& body) {
+    const Program program = parse_program(R"(program p {
+  grid row = 4
+  lane column = 16
+  launch warps 4
+  buffer flags: i32[4] input
+  buffer y: f32[4, 16] output
+  %one: f32[column] = constant 1.0
+  %zero: i32 = constant 0
+  )" + body + "\n}");
+    verify(program);
+    return stores_for_rare_inputs(program);
+  };
+  const std::string store = "store y[row, column] <- %one";
+  EXPECT_FALSE(is_rare(store));
+  EXPECT_TRUE(is_rare("%flag: i32 = load flags[row]\n%set: b1 = greater %flag, %zero\nif %set {\n" + store + "\n}"));
+  EXPECT_FALSE(is_rare("%place: i32 = index row\n%set: b1 = greater %place, %zero\nif %set {\n" + store + "\n}"))
+      << "where the block stands says so, not data";
+  EXPECT_TRUE(
+      is_rare("%flag: i32 = load flags[row]\n%set: b1 = greater %flag, %zero\n"
+              "if %set {\nfor step_start = 0 to 2 {\n" +
+              store + "\n}\n}"));
+  EXPECT_FALSE(is_rare("%flag: i32 = load flags[row]\n%set: b1 = greater %flag, %zero\n" + store + "\nif %set {\n" +
+                       store + "\n}"));
+}
+
 }  // namespace kw::tile
