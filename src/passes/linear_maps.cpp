@@ -4,7 +4,7 @@
 
 namespace kw {
 
-std::optional<LinearMap> product_by_matrix(const Graph& graph, const Node& node) {
+std::optional<LinearMap> linear_map_of(const Graph& graph, const Node& node) {
   if (!node.op.starts_with("aten.") || node.results.size() != 1 || node.results[0] == kNoValue) return std::nullopt;
   const std::string_view name = base_name(node.op);
   LinearMap map;
@@ -21,15 +21,8 @@ std::optional<LinearMap> product_by_matrix(const Graph& graph, const Node& node)
   }
   if (map.left == kNoValue || map.right == kNoValue || map.beta == 0.0) return std::nullopt;
   const TensorType &left = graph.type(map.left), &right = graph.type(map.right);
-  const bool is_product = right.rank() == 2 && left.rank() >= 2 && left.dtype == right.dtype;
-  return is_product && is_floating(left.dtype) ? std::optional(map) : std::nullopt;
-}
-
-std::optional<LinearMap> linear_map_of(const Graph& graph, const Node& node) {
-  const auto map = product_by_matrix(graph, node);
-  if (!map) return std::nullopt;
-  const DType dtype = graph.type(map->left).dtype;
-  return dtype == DType::f32 || dtype == DType::f64 ? map : std::nullopt;
+  const bool wide = left.dtype == DType::f32 || left.dtype == DType::f64;
+  return right.rank() == 2 && left.rank() >= 2 && wide && left.dtype == right.dtype ? std::optional(map) : std::nullopt;
 }
 
 }  // namespace kw

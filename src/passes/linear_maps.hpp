@@ -16,10 +16,8 @@ struct LinearMap {
   int64_t inputs() const { return 1 - outputs; }
 };
 
-// Of linear, mm, addmm, and matmul by a matrix, of floats. nullopt for other nodes.
-std::optional<LinearMap> product_by_matrix(const Graph& graph, const Node& node);
-
-// The same in f32 or f64 alone: others round what algebra would leave out.
+// Of linear, mm, addmm, and matmul by a matrix, in f32 or f64: others round what algebra would leave out. nullopt for
+// other nodes.
 std::optional<LinearMap> linear_map_of(const Graph& graph, const Node& node);
 
 }  // namespace kw

@@ -20,7 +20,6 @@
 #include "passes/fold.hpp"
 #include "passes/fusion.hpp"
 #include "passes/identities.hpp"
-#include "passes/joined_products.hpp"
 #include "passes/layout.hpp"
 #include "passes/linear_sums.hpp"
 #include "passes/loops.hpp"
@@ -75,7 +74,6 @@ constexpr Pass kPasses[] = {
     {"rows_first", always<rows_first>, kReassociates},
     {"random_masks", random_masks},
     {"cse", always<cse>},
-    {"joined_products", joined_products, kReassociates},
     {"dead_code", always<dead_code>},
     {"mutations", always<mutations>, kExact, true},
     {"destinations", destinations},

@@ -165,7 +165,7 @@ Compiled compile(Graph graph, const CompileOptions& options, CompileStage last) 
   // A norm that nothing is fused with is one operator; and what the algebra makes of infinities may be what failed.
   if (options.caution >= Caution::kUnfused)
     passes.disabled.insert(passes.disabled.end(), {"statistics", "linear_sums", "convolution_sums", "position_means",
-                                                   "patches", "product_chains", "self_differences", "joined_products"});
+                                                   "patches", "product_chains", "self_differences"});
   // The library's attention may be slower with shared heads.
   if (options.caution == Caution::kLibrary) passes.disabled.emplace_back("shared_heads");
   compiled.passes = run_passes(graph, target.graph_forms(), passes);

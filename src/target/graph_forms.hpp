@@ -26,7 +26,6 @@ struct GraphForms {
   bool convolutions_make_statistics = false;  // convolutions can fold their result's channels before they store it
   bool windows_fold_rows_first = false;       // what folds long rows element by element is faster than single windows
   bool patches_as_products = false;           // products are faster than the library's convolutions of the same patches
-  int64_t rows_of_joined_products = 0;        // layers that read the same rows, no more than these, are one product
   bool draws_masks = false;                   // kernels draw the numbers of PyTorch's CUDA generator
 };
 

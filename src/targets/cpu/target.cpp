@@ -39,8 +39,7 @@ constexpr LibraryRates kLibraryRates{.products = 0.9,
                                      .f16 = 0.06};
 
 // Sorted places of the largest alone are no faster than the library's, whose choice among equals they would have to
-// repeat. Products stay apart: joined, one row of layers took 0.93 to 1.07 times as long, 4 to 64 rows up to
-// 1.25 times (docs/measurements/cpu.md).
+// repeat.
 constexpr GraphForms kGraphForms{
     .sorts = {.places_of_largest = false}, .windows_fold_rows_first = true, .patches_as_products = true};
 

@@ -59,15 +59,10 @@ constexpr lower::TargetStep kSteps[] = {
 constexpr SortForms kSortForms{
     .longest = 512, .longest_of_few = 16384, .few = 16, .places_of_wide = false, .picks_one_by_one = true};
 
-// Of so few rows, as in decoding, products are bound by reading the weights, joined or apart, and one launch takes the
-// place of several. By reasoning and by counting launches, not measured.
-constexpr int64_t kRowsOfJoinedProducts = 16;
-
 constexpr GraphForms kGraphForms{.sorts = kSortForms,
                                  .wide_heads_as_products = true,
                                  .attention_shares_heads = true,
                                  .convolutions_make_statistics = true,
-                                 .rows_of_joined_products = kRowsOfJoinedProducts,
                                  .draws_masks = true};
 
 class TritonTarget : public Target {
