@@ -65,7 +65,7 @@ class LaneBounder {
   void look_at(const LoopStep& loop, Work& work) const {
     for (const LoopStep& step : loop.body) {
       if (!step.instruction) {
-        work.begun.insert(step.folds.begin(), step.folds.end());
+        for (const BegunFold& begun : step.folds) work.begun.insert(begun.fold);
         look_at(step, work);
         continue;
       }

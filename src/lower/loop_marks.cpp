@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "lower/fold_parts.hpp"
 #include "lower/loop_tree.hpp"
 #include "lower/shared_loops.hpp"
 #include "lower/walks.hpp"
@@ -263,6 +264,7 @@ class Marker {
 
 void mark_loops(const tile::Program& program, LoopPlan& plan) {
   Marker(program, plan).mark(plan.body);
+  find_parts(program, plan.body);
   plan.is_uneven = is_uneven(program);
 }
 

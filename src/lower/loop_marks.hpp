@@ -6,8 +6,8 @@
 
 namespace kw::lower {
 
-// Sets what LoopStep says of how loops run, of Fors as their instructions ask and of lanes, how dots are computed, and
-// whether blocks are uneven. Tiles have places.
+// Sets what LoopStep says of how loops run, of Fors as their instructions ask and of lanes, how folds go along them,
+// how dots are computed, and whether blocks are uneven. Tiles have places.
 void mark_loops(const tile::Program& program, LoopPlan& plan);
 
 }  // namespace kw::lower

@@ -20,6 +20,13 @@ struct LaneBound {
   tile::Value value = tile::kNoValue;
 };
 
+// A fold that begins before a loop and is complete behind it.
+struct BegunFold {
+  const tile::Instruction* fold;
+  bool in_parts = false;   // SIMD lanes, or threads, fold parts into variables, which are combined behind the loop
+  bool flags_nan = false;  // in parts, points are compared, which loses NaN: a flag says whether any point was one
+};
+
 // How a dot is computed.
 struct Product {
   enum class Way {
@@ -72,7 +79,7 @@ struct LoopStep {
   bool unless_refused = false;          // a store, or stores inside, that nothing reaches behind a refused index
   int shared = 0;                       // loops, this one first, that threads share together
   bool is_short = false;                // the variable is counted in 32 bits
-  std::vector<const tile::Instruction*> folds;  // they begin before this loop and are complete behind it
+  std::vector<BegunFold> folds;
   std::vector<const tile::Instruction*> scans;  // simple ones that go along this loop
   std::vector<tile::Value> declared;            // variables and arrays that are declared before this step
   std::vector<int> starts;                      // of places, that are computed before this step

@@ -5,11 +5,12 @@
 #include <set>
 #include <string_view>
 
-#include "lower/named_ends.hpp"
+#include "lower/fold_parts.hpp"
 #include "lower/lane_bounds.hpp"
 #include "lower/loop_rules.hpp"
 #include "lower/loop_text.hpp"
 #include "lower/loop_tree.hpp"
+#include "lower/named_ends.hpp"
 #include "lower/refused_stores.hpp"
 #include "lower/walks.hpp"
 
@@ -202,7 +203,7 @@ class StepChecker {
     require(!is_open(loop.lane), "a loop over '{}' is inside another one", name_of_lane(loop.lane));
     for (const auto* bounds : {&loop.begins, &loop.ends})
       for (const LaneBound& bound : *bounds) use(bound.value);
-    for (const Instruction* fold : loop.folds) check_fold(*fold, loop);
+    for (const BegunFold& begun : loop.folds) check_fold(*begun.fold, loop);
     for (const Instruction* scan : loop.scans) check_scan(*scan, loop);
     check_runs(loop);
     const std::set<Value> known = known_;
@@ -212,9 +213,11 @@ class StepChecker {
     open_.pop_back();
     known_ = known;
     at_ = &loop;
-    for (const Instruction* fold : loop.folds) {
-      require(counts_[fold] == 1, "'%{}' begins before a loop that does not fold it", name(fold->results[0]));
-      for (Value value : fold->results) made_[value] = true;
+    for (const BegunFold& begun : loop.folds) {
+      const Instruction& fold = *begun.fold;
+      require(counts_[&fold] == 1, "'%{}' begins before a loop that does not fold it", name(fold.results[0]));
+      for (Value value : fold.results) made_[value] = true;
+      check_parts(begun, loop);
     }
   }
 
@@ -227,6 +230,20 @@ class StepChecker {
     require(begun_.insert(&fold).second, "'%{}' begins twice", result);
     for (Symbol lane : fold.lanes)
       require(!is_open(lane), "'%{}' begins inside a loop over '{}', which it folds", result, name_of_lane(lane));
+  }
+
+  // Iterations side by side do not meet in one variable; and of parts that are compared, NaN would be lost.
+  void check_parts(const BegunFold& begun, const LoopStep& loop) const {
+    const Instruction& fold = *begun.fold;
+    const std::string& result = name(fold.results[0]);
+    const std::vector<Symbol>& left = lanes(fold.results[0]);
+    const bool in_variable = std::all_of(left.begin(), left.end(), [&](Symbol lane) { return is_open(lane); });
+    const bool apart = !folds_along(fold) && in_variable && runs_apart(loop, fold);
+    require(begun.in_parts || !apart, "'%{}' is one variable, and points that it folds are met side by side", result);
+    require(apart || !begun.in_parts, "'%{}' is folded in parts, and nothing runs side by side", result);
+    const bool loses_nan = apart && may_lose_nan(program_, fold);
+    require(begun.flags_nan || !loses_nan, "'%{}' is compared in parts, and nothing says whether NaN is met", result);
+    require(loses_nan || !begun.flags_nan, "'%{}' flags NaN, which it does not lose", result);
   }
 
   void check_scan(const Instruction& scan, const LoopStep& loop) {

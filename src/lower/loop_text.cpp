@@ -50,7 +50,7 @@ class PlanPrinter {
     add(step.product.way == Product::Way::kColumns, "columns");
     add(step.product.way == Product::Way::kCall, "call");
     add(step.product.column >= 0, "along " + symbols({step.product.column}));
-    add(!step.folds.empty(), "folds " + results(step.folds));
+    add(!step.folds.empty(), "folds " + folds(step.folds));
     add(!step.scans.empty(), "scans " + results(step.scans));
     return text;
   }
@@ -71,6 +71,12 @@ class PlanPrinter {
 
   std::string results(const std::vector<const Instruction*>& list) const {
     return joined(list, [&](const Instruction* one) { return values(one->results); });
+  }
+
+  std::string folds(const std::vector<BegunFold>& list) const {
+    return joined(list, [&](const BegunFold& begun) {
+      return values(begun.fold->results) + (begun.in_parts ? " in_parts" : "") + (begun.flags_nan ? " flags_nan" : "");
+    });
   }
 
   std::string symbols(const std::vector<Symbol>& list) const {

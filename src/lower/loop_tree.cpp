@@ -297,7 +297,7 @@ class Beginnings {
   // A fold begins before the outermost loop over what it folds.
   void begin_fold(const Instruction& fold) {
     for (LoopStep* loop : open_)
-      if (tile::has_lane(fold.lanes, loop->lane)) return loop->folds.push_back(&fold);
+      if (tile::has_lane(fold.lanes, loop->lane)) return loop->folds.push_back({&fold});
   }
 
   void begin_scan(const Instruction& scan) {

@@ -51,8 +51,8 @@ class TouchWalk {
   void visit(LoopStep& step, int block, int place) {
     if (!step.instruction) {
       // What is folded is set before the loop; its first step reads its points later.
-      for (const Instruction* fold : step.folds)
-        for (Value value : fold->results) make(value, block, place, now_ - 1);
+      for (const BegunFold& begun : step.folds)
+        for (Value value : begun.fold->results) make(value, block, place, now_ - 1);
       for (const Instruction* scan : step.scans) visit_scan(*scan, block, place);
       walk({block, place, step.lane, &step.body});
       return;

@@ -258,12 +258,75 @@ TEST(LoopVerifier, FoldsBeginBeforeLoopsOverTheirLanes) {
   std::swap(elsewhere.step("lane row").folds, elsewhere.step("lane row").body.front().folds);
   EXPECT_EQ(
       elsewhere.fault(),
-      "loops of tile program 'rows', 'lane row = 4 folds %total': '%total' begins before a loop over another lane "
-      "than it folds");
+      "loops of tile program 'rows', 'lane row = 4 folds %total in_parts': '%total' begins before a loop over another "
+      "lane than it folds");
   Broken twice;
   auto& folds = twice.step("lane row").body.front().folds;
   folds.push_back(folds.front());
   EXPECT_NE(twice.fault().find("'%total' begins twice"), std::string::npos) << twice.fault();
+}
+
+BegunFold* find_fold(Broken& plan, const std::string& result, std::vector<LoopStep>& steps) {
+  for (LoopStep& step : steps) {
+    for (BegunFold& begun : step.folds)
+      if (plan.program.values[begun.fold->results[0]].name == result) return &begun;
+    if (BegunFold* found = find_fold(plan, result, step.body)) return found;
+  }
+  return nullptr;
+}
+BegunFold& begun_fold(Broken& plan, const std::string& result) {
+  BegunFold* found = find_fold(plan, result, plan.plan.body);
+  if (!found) throw std::runtime_error("no loop folds " + result);
+  return *found;
+}
+
+// Beside a sum, an extreme of floats and one of whole numbers: of a row, and of a column, whose parts are an array.
+constexpr const char* kExtremes = R"(program extremes {
+  lane row = 4, column = 16
+  launch warps 4
+  buffer x: f32[4, 16] input
+  buffer n: i32[4, 16] input
+  buffer y: f32[4] output
+  buffer z: f32[16] output
+  buffer m: i32[4] output
+  %a: f32[row, column] = load x[row, column]
+  %whole: i32[row, column] = load n[row, column]
+  %total: f32[row] = fold sum %a over column
+  %most: f32[row] = fold max %a over column
+  %count: i32[row] = fold min %whole over column
+  %highest: f32[column] = fold max %a over row
+  %both: f32[row] = add %total, %most
+  store y[row] <- %both
+  store m[row] <- %count
+  store z[column] <- %highest
+}
+)";
+
+TEST(LoopVerifier, FoldsSideBySideAreInPartsAndLoseNoNan) {
+  Broken made(kExtremes);
+  EXPECT_EQ(made.fault(), "");
+  const std::string text = print_loops(made.program, made.plan);
+  EXPECT_NE(text.find("%total in_parts"), std::string::npos) << text;
+  EXPECT_NE(text.find("%most in_parts flags_nan"), std::string::npos) << text;
+  EXPECT_TRUE(begun_fold(made, "count").in_parts && !begun_fold(made, "count").flags_nan) << text;
+  EXPECT_FALSE(begun_fold(made, "highest").in_parts || begun_fold(made, "highest").flags_nan) << text;
+
+  Broken one(kExtremes);
+  begun_fold(one, "total").in_parts = false;
+  EXPECT_NE(one.fault().find("'%total' is one variable, and points that it folds are met side by side"),
+            std::string::npos)
+      << one.fault();
+  Broken apart(kExtremes);
+  begun_fold(apart, "highest").in_parts = true;
+  EXPECT_NE(apart.fault().find("'%highest' is folded in parts, and nothing runs side by side"), std::string::npos)
+      << apart.fault();
+  Broken lost(kExtremes);
+  begun_fold(lost, "most").flags_nan = false;
+  EXPECT_NE(lost.fault().find("'%most' is compared in parts, and nothing says whether NaN is met"), std::string::npos)
+      << lost.fault();
+  Broken flagged(kExtremes);
+  begun_fold(flagged, "count").flags_nan = true;
+  EXPECT_NE(flagged.fault().find("'%count' flags NaN, which it does not lose"), std::string::npos) << flagged.fault();
 }
 
 // The place of each row's extreme, and of each column's.

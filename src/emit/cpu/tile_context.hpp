@@ -18,8 +18,8 @@ namespace kw::cpu {
 // A result of a fold while its loops run.
 struct RunningFold {
   std::string sum;        // the variable that it is folded into; empty: an array
-  std::string is_nan;     // a flag beside an extreme that SIMD lanes fold on their own; empty: none
-  bool in_lanes = false;  // do SIMD lanes, or threads, fold their shares?
+  std::string is_nan;     // its flag; empty: none
+  bool in_parts = false;  // as its loop says (lower::BegunFold)
 };
 
 // A simple scan that begins with nothing: where it keeps what it has met, an element for each row.
@@ -94,8 +94,8 @@ void print_dot(TileContext& at, TileAccesses& accesses, const lower::LoopStep& s
 // `values`: where the row begins in memory; empty where an array has it.
 void print_sort(TileContext& at, const tile::Instruction& sort, std::string values);
 
-// Folds: before, in and behind the loop that they run in. `shared`: threads share it.
-void begin_fold(TileContext& at, const lower::LoopStep& loop, const tile::Instruction& fold, bool shared);
+// Folds: before, in and behind the loop that they run in.
+void begin_fold(TileContext& at, const lower::BegunFold& begun);
 void print_fold_step(TileContext& at, const tile::Instruction& fold);
 void end_fold(TileContext& at, const tile::Instruction& fold);
 // Simple scans: before the loop that they go along, and in it.

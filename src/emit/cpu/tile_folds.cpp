@@ -18,16 +18,6 @@ namespace {
 
 bool is_extreme(ReduceOp reduce) { return reduce == ReduceOp::kMax || reduce == ReduceOp::kMin; }
 
-// The loop in which the fold stands.
-const LoopStep* loop_of(const LoopStep& loop, const Instruction& fold) {
-  for (const LoopStep& step : loop.body) {
-    if (step.instruction == &fold) return &loop;
-    if (!step.instruction)
-      if (const LoopStep* found = loop_of(step, fold)) return found;
-  }
-  return nullptr;
-}
-
 std::string_view clause_of(ReduceOp reduce) {
   switch (reduce) {
     case ReduceOp::kSum:
@@ -111,17 +101,14 @@ Text identity_text(const TileContext& at, ReduceOp reduce, Value value) {
   return constant_text(dtype, number.real, number.whole, at.text.helpers());
 }
 
-void begin_fold(TileContext& at, const LoopStep& loop, const Instruction& fold, bool shared) {
+void begin_fold(TileContext& at, const lower::BegunFold& begun) {
+  const Instruction& fold = *begun.fold;
   for (size_t i = 0; i < fold.results.size(); ++i) at.running[fold.results[i]] = begin_component(at, fold, i);
-  const Value result = fold.results[0];
-  RunningFold& running = at.running[result];
-  if (running.sum.empty()) return;
-  const LoopStep* inner = loop_of(loop, fold);
-  running.in_lanes = shared || (inner && inner->simd && tile::has_lane(fold.lanes, inner->lane));
-  if (running.in_lanes && is_extreme(fold.reduce) && is_floating(at.text.held(result))) {
-    running.is_nan = at.text.fresh(running.sum + "_is_nan");
-    at.out.line(fmt::format("int {} = 0;", running.is_nan));
-  }
+  RunningFold& running = at.running[fold.results[0]];
+  running.in_parts = begun.in_parts;
+  if (!begun.flags_nan) return;
+  running.is_nan = at.text.fresh(running.sum + "_is_nan");
+  at.out.line(fmt::format("int {} = 0;", running.is_nan));
 }
 
 void print_fold_step(TileContext& at, const Instruction& fold) {
@@ -129,7 +116,7 @@ void print_fold_step(TileContext& at, const Instruction& fold) {
   const Value result = fold.results[0], operand = fold.operands[0];
   const RunningFold& running = at.running[result];
   const Text sum = so_far(at, result);
-  if (running.in_lanes && is_extreme(fold.reduce)) {
+  if (running.in_parts && is_extreme(fold.reduce)) {
     const std::string value = named_value(at, operand);
     at.out.line(
         fmt::format("{0} = {1} {2} {0} ? {1} : {0};", sum.text, value, fold.reduce == ReduceOp::kMax ? ">" : "<"));
@@ -158,7 +145,8 @@ void end_fold(TileContext& at, const Instruction& fold) {
 
 std::string reduction_clauses(const TileContext& at, const LoopStep& loop, bool shared) {
   std::vector<const Instruction*> folds;
-  if (shared) folds = loop.folds;
+  for (const lower::BegunFold& begun : loop.folds)
+    if (shared) folds.push_back(begun.fold);
   for (const LoopStep& step : loop.body)
     if (step.instruction && step.instruction->kind == tile::Kind::kFold &&
         std::find(folds.begin(), folds.end(), step.instruction) == folds.end())
@@ -167,7 +155,7 @@ std::string reduction_clauses(const TileContext& at, const LoopStep& loop, bool 
   for (const Instruction* fold : folds) {
     const Value result = fold->results[0];
     const RunningFold& running = at.running.at(result);
-    if (!running.in_lanes && !shared) continue;
+    if (!running.in_parts && !shared) continue;
     const std::string sum = running.sum.empty() ? fmt::format("{}[:{}]", at.text.name(result), at.text.elements(result))
                                                 : running.sum;
     text += fmt::format(" reduction({} : {})", clause_of(fold->reduce), sum);

@@ -208,7 +208,8 @@ class TilePrinter {
       const auto results_in = [&](const Instruction* one) {
         return std::count(one->results.begin(), one->results.end(), value) != 0;
       };
-      const bool folded = std::any_of(step.folds.begin(), step.folds.end(), results_in);
+      const bool folded = std::any_of(step.folds.begin(), step.folds.end(),
+                                      [&](const lower::BegunFold& begun) { return results_in(begun.fold); });
       const bool carried = step.instruction && step.instruction->kind == Kind::kFor &&
                            std::count(step.instruction->arguments.begin(), step.instruction->arguments.end(), value);
       const bool walked = std::any_of(step.scans.begin(), step.scans.end(), results_in);
@@ -221,7 +222,7 @@ class TilePrinter {
     if (loop.transposes) return print_transposition(loop);
     accesses_.print_starts(loop);
     const bool shared = loop.shared > 0;
-    for (const Instruction* fold : loop.folds) begin_fold(at_, loop, *fold, shared);
+    for (const lower::BegunFold& begun : loop.folds) begin_fold(at_, begun);
     begin_scans(at_, loop);
     const std::string begin = bound_text(at_, loop, true, std::to_string(loop.first));
     print_ends(loop, true);
@@ -238,7 +239,7 @@ class TilePrinter {
     print_block(loop.body, loop.folds.empty());
     at_.known = known;
     at_.close_loop();
-    for (const Instruction* fold : loop.folds) end_fold(at_, *fold);
+    for (const lower::BegunFold& begun : loop.folds) end_fold(at_, *begun.fold);
   }
 
   void print_moves(const LoopStep& loop) {
