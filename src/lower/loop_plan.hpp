@@ -1,7 +1,7 @@
 // How a CPU runs one block of a tile program: which instructions share loops over lanes, and where every tile lives.
 // A printer of C++ spells this plan and decides nothing. `loop_text.hpp` prints it, `loop_verifier.hpp` checks it.
 //
-// Reading order: LaneBound → Product → PlaceStart → LoopStep → TilePlace → LoopPlan.
+// Reading order: LaneBound → BegunFold → Product → SortedRows → PlaceStart → LoopStep → TilePlace → LoopPlan.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,19 @@ struct Product {
     kCall,     // by a function that keeps blocks of sums in registers
   };
   Way way = Way::kSums;
-  const tile::Instruction* load = nullptr;  // of the operand without the column, where it is read from memory
-  tile::Symbol column = -1;                 // the innermost lane of the result that only one operand has; -1: none
+  tile::Symbol column = -1;  // the innermost lane of the result that only one operand has; -1: none
+  tile::Value left = tile::kNoValue, right = tile::kNoValue;  // the operand without the column, and the one with it
+  const tile::Instruction* load = nullptr;                    // of the left one, where it is read from memory
+  // Lanes that have loops of their own, and those inside: of kSums, lanes that are summed over are `depth`; of kCall,
+  // those that the function walks as one, behind each other in both arrays. The outermost first.
+  std::vector<tile::Symbol> loops = {}, rows = {}, columns = {}, depth = {};
+};
+
+// Where a sort finds its rows, and where it leaves them.
+struct SortedRows {
+  const tile::Instruction* load = nullptr;  // reads them from memory, where they are sorted from; none: a tile has them
+  bool takes_places = false;                // what comes along is each element's own place in its row
+  std::vector<tile::Value> copied;          // tiles whose rows lie apart: each is copied to where it lies side by side
 };
 
 // A sum that is computed once before a step, of which accesses inside make their places.
@@ -89,6 +100,7 @@ struct LoopStep {
   int64_t first = 0, last = 0;  // what numbers say of where a loop begins, and of where it ends, if that
                                 // has no name; `begins` and `ends` are then what is no number
   Product product;              // of a dot
+  SortedRows rows;              // of a sort
   std::vector<LoopStep> body, otherwise_body;
 };
 

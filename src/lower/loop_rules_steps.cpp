@@ -12,6 +12,7 @@
 #include "lower/loop_tree.hpp"
 #include "lower/named_ends.hpp"
 #include "lower/refused_stores.hpp"
+#include "lower/sorted_rows.hpp"
 #include "lower/walks.hpp"
 
 namespace kw::lower {
@@ -280,6 +281,7 @@ class StepChecker {
     ++counts_[&one];
     check_uses(one);
     check_shared(step);
+    if (has_places_ && is_sort(one)) check_rows(one, step.rows);
     if (one.kind == Kind::kFor) {
       for (Value value : one.arguments) make(value, own);
       variables_.push_back(one.symbol);
@@ -325,9 +327,24 @@ class StepChecker {
     if (has_body) use(one.until);
   }
 
+  static bool is_sort(const Instruction& one) { return one.kind == Kind::kScan && kernel::is_sort(one.reduce); }
+
   // A sort may read its rows from where they are loaded.
-  bool lies_in_memory(const Instruction& sort, Value value) const {
-    return sort.kind == Kind::kScan && kernel::is_sort(sort.reduce) && is_repeated(value);
+  bool lies_in_memory(const Instruction& one, Value value) const { return is_sort(one) && is_repeated(value); }
+
+  // Elements of a row are sorted where they lie side by side.
+  void check_rows(const Instruction& sort, const SortedRows& rows) const {
+    const Value row = sort.operands[0];
+    require(!rows.load || (rows.load->results[0] == row && lies_in_rows(program_, *rows.load, sort.from)),
+            "it reads '%{}' from where no load finds its rows", name(row));
+    require(!rows.load || !tile::has_lane(plan_.places[row].lanes, sort.from), "it reads '%{}' past its array",
+            name(row));
+    for (const Value value : tiles_of_sort(plan_, sort, rows.load)) {
+      const bool apart = stride_of(program_, plan_.places[value], sort.from) != 1;
+      const bool is_copied = std::count(rows.copied.begin(), rows.copied.end(), value) != 0;
+      require(apart == is_copied, "rows of '%{}' lie {}, and are {}", name(value), apart ? "apart" : "side by side",
+              is_copied ? "copied" : "sorted in place");
+    }
   }
 
   // `is_accepted`: no index can have been refused before. False where one may be in the steps.

@@ -50,6 +50,9 @@ class PlanPrinter {
     add(step.product.way == Product::Way::kColumns, "columns");
     add(step.product.way == Product::Way::kCall, "call");
     add(step.product.column >= 0, "along " + symbols({step.product.column}));
+    add(step.rows.load, "from_memory");
+    add(step.rows.takes_places, "takes_places");
+    add(!step.rows.copied.empty(), "copies " + values(step.rows.copied));
     add(!step.folds.empty(), "folds " + folds(step.folds));
     add(!step.scans.empty(), "scans " + results(step.scans));
     return text;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "lower/memory_operands.hpp"
+#include "lower/sorted_rows.hpp"
 #include "lower/touches.hpp"
 
 namespace kw::lower {
@@ -277,6 +278,9 @@ class PlaceFinder {
 
 }  // namespace
 
-void place_tiles(const tile::Program& program, LoopPlan& plan) { PlaceFinder(program, plan).run(); }
+void place_tiles(const tile::Program& program, LoopPlan& plan) {
+  PlaceFinder(program, plan).run();
+  find_sorted_rows(program, plan);
+}
 
 }  // namespace kw::lower

@@ -329,6 +329,48 @@ TEST(LoopVerifier, FoldsSideBySideAreInPartsAndLoseNoNan) {
   EXPECT_NE(flagged.fault().find("'%count' flags NaN, which it does not lose"), std::string::npos) << flagged.fault();
 }
 
+// Rows in memory, and what is computed, sorted down columns.
+constexpr const char* kSorts = R"(program sorts {
+  grid block = 2
+  lane row = 4, column = 16
+  launch warps 4
+  buffer x: f32[2, 4, 16] input
+  buffer y: f32[2, 4, 16] output
+  buffer at: i32[2, 4, 16] output
+  buffer z: f32[2, 4, 16] output
+  %a: f32[row, column] = load x[block, row, column]
+  %place: i32[column] = index column
+  %none: i32 = constant 0
+  %everywhere: b1[row, column] = constant true
+  %places: i32[row, column] = select %everywhere, %place, %none
+  %up: f32[row, column], %found: i32[row, column] = scan sort_up %a, %places along column
+  store y[block, row, column] <- %up
+  store at[block, row, column] <- %found
+  %b: f32[row, column] = exp %a
+  %down: f32[row, column] = scan sort_down %b along row
+  store z[block, row, column] <- %down
+}
+)";
+
+TEST(LoopVerifier, RowsAreSortedSideBySide) {
+  Broken made(kSorts);
+  EXPECT_EQ(made.fault(), "");
+  const std::string text = print_loops(made.program, made.plan);
+  EXPECT_NE(text.find("%up, %found from_memory takes_places\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("%down copies %b, %down\n"), std::string::npos) << text;
+  Broken apart(kSorts);
+  apart.step("%down").rows.copied.pop_back();
+  EXPECT_NE(apart.fault().find("rows of '%down' lie apart, and are sorted in place"), std::string::npos)
+      << apart.fault();
+  Broken copied(kSorts);
+  copied.step("%up").rows.copied.push_back(copied.value("up"));
+  EXPECT_NE(copied.fault().find("rows of '%up' lie side by side, and are copied"), std::string::npos) << copied.fault();
+  Broken nowhere(kSorts);
+  nowhere.step("%down").rows.load = nowhere.step("%up").rows.load;
+  EXPECT_NE(nowhere.fault().find("it reads '%b' from where no load finds its rows"), std::string::npos)
+      << nowhere.fault();
+}
+
 // The place of each row's extreme, and of each column's.
 constexpr const char* kPlaces = R"(program places {
   lane row = 4, column = 16

@@ -91,8 +91,7 @@ Text end_of_for(TileContext& at, const tile::Instruction& loop);
 
 class TileAccesses;
 void print_dot(TileContext& at, TileAccesses& accesses, const lower::LoopStep& step);
-// `values`: where the row begins in memory; empty where an array has it.
-void print_sort(TileContext& at, const tile::Instruction& sort, std::string values);
+void print_sort(TileContext& at, TileAccesses& accesses, const lower::LoopStep& step);
 
 // Folds: before, in and behind the loop that they run in.
 void begin_fold(TileContext& at, const lower::BegunFold& begun);

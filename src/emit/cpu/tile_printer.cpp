@@ -69,7 +69,6 @@ class TilePrinter {
   // --- What there is ---
 
   void note(const Instruction& one) {
-    if (one.kind == Kind::kLoad) loads_[one.results[0]] = &one;
     if (one.results.size() == 1 && is_written(one.results[0]))
       at_.written[one.results[0]] = one.kind == Kind::kIndex ? at_.text.index(one.index) : at_.text.constant(one);
     if (one.kind == Kind::kBarrier && one.scope != tile::Scope::kBlock)
@@ -311,7 +310,7 @@ class TilePrinter {
       case Kind::kCopy: return accesses_.copy(one);
       case Kind::kDot: return print_dot(at_, accesses_, step);
       case Kind::kFold: return print_fold_step(at_, one);
-      case Kind::kScan: return print_scan(one);
+      case Kind::kScan: return print_scan(step);
       case Kind::kDefine:
       case Kind::kMove:
       case Kind::kRelease:
@@ -326,14 +325,12 @@ class TilePrinter {
     }
   }
 
-  void print_scan(const Instruction& one) {
+  void print_scan(const LoopStep& step) {
+    const Instruction& one = *step.instruction;
     if (lower::is_simple_scan(one)) return print_scan_step(at_, one);
     if (one.way == tile::ScanWay::kNetwork) refuse_tile(program_, "a scan in an order of its own");
     if (!kernel::is_sort(one.reduce)) refuse_tile(program_, "a scan by " + std::string(kernel::name_of(one.reduce)));
-    const Value row = one.operands[0];
-    const auto load = loads_.find(row);
-    const bool in_memory = load != loads_.end() && !tile::has_lane(at_.text.place(row).lanes, one.from);
-    print_sort(at_, one, in_memory ? accesses_.first(load->second->access, {one.from}) : "");
+    print_sort(at_, accesses_, step);
   }
 
   // The result in its array, in a variable, or where it is used if that is once and the text is short.
@@ -505,11 +502,10 @@ class TilePrinter {
   std::vector<const Instruction*> users_;  // [value] the last
   std::vector<bool> holds_load_;           // [value] is a load written where it is used, in its text?
   std::vector<Value> unread_;              // of these, what nothing has used yet
-  std::map<Value, const Instruction*> loads_;
-  std::set<const Instruction*> here_;  // of the block that is printed
-  std::set<Value> shared_;             // arrays of several values
-  std::vector<std::string> ends_;      // [named end]
-  bool is_shared_ = false;             // within a loop that threads share with the next one
+  std::set<const Instruction*> here_;      // of the block that is printed
+  std::set<Value> shared_;                 // arrays of several values
+  std::vector<std::string> ends_;          // [named end]
+  bool is_shared_ = false;                 // within a loop that threads share with the next one
   const bool refuses_;
 };
 

@@ -1,8 +1,10 @@
 // Sorts: each row by a call (sort_rows.h).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
+#include "emit/cpu/tile_accesses.hpp"
 #include "emit/cpu/tile_context.hpp"
 #include "emit/cpu/tile_printer.hpp"
 
@@ -17,36 +19,18 @@ namespace {
 constexpr size_t kLongestCall = 120;
 constexpr int64_t kLongestCopied = 4096;
 
-const Instruction* definer_of(const std::vector<Instruction>& body, Value value) {
-  const Instruction* found = nullptr;
-  tile::for_each(body, [&](const Instruction& one) {
-    for (Value result : one.results)
-      if (result == value) found = &one;
-  });
-  return found;
-}
-
-// Is it each element's own place along the lane, in tiles of more lanes, too?
-bool is_place(const tile::Program& program, Value value, Symbol lane) {
-  const Instruction* one = definer_of(program.body, value);
-  if (one && one->kind == tile::Kind::kOp && one->op == kernel::ScalarOp::kSelect) {
-    const Instruction* condition = definer_of(program.body, one->operands[0]);
-    const bool always = condition && condition->kind == tile::Kind::kConstant && condition->integer != 0;
-    return always && is_place(program, one->operands[1], lane);
-  }
-  return one && one->kind == tile::Kind::kIndex && kernel::as_symbol(one->index) == lane;
-}
-
 bool is_used(const TileContext& at, Value value) { return at.text.place(value).storage != tile::kNoValue; }
 
-// A row of a tile in an array. Rows that do not lie side by side along the lane are copied there and back.
+// A row of a tile in an array, or a copy of it.
 class Row {
  public:
-  Row(TileContext& at, Value value, Symbol along) : at_(at), value_(value), along_(along) {
-    if (at.text.stride(value, along) == 1) return;
-    if (at.text.width(along) > kLongestCopied) refuse_tile(at.text.program(), "a sort of long rows that lie apart");
+  Row(TileContext& at, Value value, const lower::LoopStep& sort)
+      : at_(at), value_(value), along_(sort.instruction->from) {
+    const std::vector<Value>& copied = sort.rows.copied;
+    if (std::find(copied.begin(), copied.end(), value) == copied.end()) return;
+    if (at.text.width(along_) > kLongestCopied) refuse_tile(at.text.program(), "a sort of long rows that lie apart");
     copy_ = at.text.fresh(at.text.own_name(value) + "_row");
-    at.out.line(fmt::format("{} {}[{}];", at.text.held_type(value), copy_, at.text.width(along)));
+    at.out.line(fmt::format("{} {}[{}];", at.text.held_type(value), copy_, at.text.width(along_)));
   }
   std::string start() const {
     if (!copy_.empty()) return copy_;
@@ -72,11 +56,11 @@ class Row {
 
 }  // namespace
 
-void print_sort(TileContext& at, const Instruction& sort, std::string values) {
-  const tile::Program& program = at.text.program();
-  const bool has_places = sort.operands.size() > 1;
-  if (has_places && !is_place(program, sort.operands[1], sort.from))
-    refuse_tile(program, "a sort that takes something else along than places");
+void print_sort(TileContext& at, TileAccesses& accesses, const lower::LoopStep& step) {
+  const Instruction& sort = *step.instruction;
+  const bool has_places = step.rows.takes_places;
+  if (sort.operands.size() > 1 && !has_places)
+    refuse_tile(at.text.program(), "a sort that takes something else along than places");
   const Value sorted = sort.results[0];
   const DType dtype = at.text.type(sorted).dtype;
   const bool is_bits = is_narrow_float(dtype) && at.text.held(sorted) == dtype;
@@ -89,9 +73,11 @@ void print_sort(TileContext& at, const Instruction& sort, std::string values) {
   };
   const std::string count = std::to_string(at.text.width(sort.from));
   std::optional<Row> source, in_order, places;
-  if (values.empty()) source.emplace(at, sort.operands[0], sort.from), source->take(), values = source->start();
-  if (is_used(at, sorted)) in_order.emplace(at, sorted, sort.from);
-  if (has_places && is_used(at, sort.results[1])) places.emplace(at, sort.results[1], sort.from);
+  std::string values;
+  if (step.rows.load) values = accesses.first(step.rows.load->access, {sort.from});
+  else source.emplace(at, sort.operands[0], step), source->take(), values = source->start();
+  if (is_used(at, sorted)) in_order.emplace(at, sorted, step);
+  if (has_places && is_used(at, sort.results[1])) places.emplace(at, sort.results[1], step);
   const std::string to = in_order ? bytes(in_order->start(), type) : "nullptr";
   at.text.helpers().insert("sort_row");
   const std::string call = fmt::format("sort_row<{}, {}, {}, {}>(", order, sort.reduce == kernel::ReduceOp::kSortDown,
