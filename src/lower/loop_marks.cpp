@@ -6,6 +6,7 @@
 
 #include "lower/fold_parts.hpp"
 #include "lower/loop_tree.hpp"
+#include "lower/products.hpp"
 #include "lower/shared_loops.hpp"
 #include "lower/walks.hpp"
 
@@ -151,7 +152,7 @@ class Marker {
     for (LoopStep& step : steps) {
       if (!step.instruction) mark_lane(step, shares_lane);
       else if (step.instruction->kind == Kind::kFor) mark_for(step);
-      else if (step.instruction->kind == Kind::kDot) mark_dot(step);
+      else if (step.instruction->kind == Kind::kDot) step.product = product_of(program_, plan_, *step.instruction);
       mark(step.body, shares_lane || (!step.instruction && step.shared > 0));
       mark(step.otherwise_body, shares_lane);
     }
@@ -217,36 +218,6 @@ class Marker {
         return true;
       return folds_along(step.body, lane) || folds_along(step.otherwise_body, lane);
     });
-  }
-
-  // By the function where columns lie side by side in both arrays.
-  void mark_dot(LoopStep& step) const {
-    const Instruction& dot = *step.instruction;
-    const auto has = [&](size_t operand, Symbol lane) {
-      return tile::has_lane(program_.values[dot.operands[operand]].type.lanes, lane);
-    };
-    const TilePlace& sum = plan_.places[dot.results[0]];
-    Symbol& column = step.product.column;
-    for (Symbol lane : sum.lanes)
-      if (has(1, lane) != has(2, lane)) column = lane;
-    if (column < 0) return;
-    const bool turned = has(1, column);
-    step.product.load = load_in_memory(dot.operands[turned ? 2 : 1]);
-    const TilePlace& right = plan_.places[dot.operands[turned ? 1 : 2]];
-    const bool is_dense = stride_of(program_, right, column) == 1 && stride_of(program_, sum, column) == 1;
-    const DType dtype = program_.values[dot.results[0]].type.dtype;
-    const bool is_float = dtype == DType::f32 || is_narrow_float(dtype);
-    step.product.way = is_dense && is_float ? Product::Way::kCall : Product::Way::kColumns;
-  }
-
-  // The load of what is read where it lies; nullptr of what is not.
-  const Instruction* load_in_memory(Value value) const {
-    const Instruction* load = nullptr;
-    if (plan_.places[value].home == Home::kMemory)
-      tile::for_each(program_.body, [&](const Instruction& one) {
-        if (one.kind == Kind::kLoad && one.results[0] == value) load = &one;
-      });
-    return load;
   }
 
   // Rows of a walk that goes along them in memory: side by side they would be gathered.

@@ -373,13 +373,34 @@ class StepChecker {
     require(is_dot || step.product.way == Product::Way::kSums, "what is no dot is computed as one");
     require((step.product.column >= 0) == (step.product.way != Product::Way::kSums),
             "a dot has columns, but no lane of them, or the other way round");
-    if (step.product.column < 0) return check_threads(step);  // dots are not marked yet
+    if (step.product.left == kNoValue) return check_threads(step);  // dots are not marked yet
+    check_product(step);
+    if (step.product.column < 0) return check_threads(step);
     for (Value operand : step.instruction->operands) {
       const Instruction* load = step.product.load;
       require(plan_.places[operand].home != Home::kMemory || (load && load->results[0] == operand),
               "'%{}' is read from memory, but the dot does not say by which load", name(operand));
     }
     check_threads(step);
+  }
+
+  // Each lane of the sum, and each that is summed over, is walked once.
+  void check_product(const LoopStep& step) const {
+    const Instruction& dot = *step.instruction;
+    const Product& product = step.product;
+    std::vector<Symbol> walked = product.loops, asked = plan_.places[dot.results[0]].lanes;
+    for (const auto* run : {&product.rows, &product.columns, &product.depth})
+      walked.insert(walked.end(), run->begin(), run->end());
+    if (product.way == Product::Way::kColumns) walked.push_back(product.column);
+    const bool in_memory = product.load != nullptr;
+    for (Symbol lane : in_memory ? lanes(product.left) : plan_.places[product.left].lanes)
+      if (!tile::has_lane(lanes(dot.results[0]), lane)) asked.push_back(lane);
+    std::sort(walked.begin(), walked.end());
+    std::sort(asked.begin(), asked.end());
+    require(walked == asked, "the dot does not walk each of its lanes once");
+    require(dot.operands[1] + dot.operands[2] == product.left + product.right &&
+                (product.left == dot.operands[1] || product.left == dot.operands[2]),
+            "the dot multiplies something else than its operands");
   }
 
   void check_threads(const LoopStep& step) const {

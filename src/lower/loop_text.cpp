@@ -50,6 +50,10 @@ class PlanPrinter {
     add(step.product.way == Product::Way::kColumns, "columns");
     add(step.product.way == Product::Way::kCall, "call");
     add(step.product.column >= 0, "along " + symbols({step.product.column}));
+    add(!step.product.loops.empty(), "loops " + symbols(step.product.loops));
+    add(!step.product.rows.empty(), "rows " + symbols(step.product.rows));
+    add(!step.product.columns.empty(), "columns " + symbols(step.product.columns));
+    add(!step.product.depth.empty(), "depth " + symbols(step.product.depth));
     add(step.rows.load, "from_memory");
     add(step.rows.takes_places, "takes_places");
     add(!step.rows.copied.empty(), "copies " + values(step.rows.copied));

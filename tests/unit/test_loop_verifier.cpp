@@ -486,6 +486,43 @@ TEST(LoopVerifier, MarksFitTheirLoops) {
   EXPECT_EQ(shared.fault(), "loops of tile program 'rows', 'for at shared 1': threads share what is no shared loop");
 }
 
+// A product by the function; planes have a loop of their own.
+constexpr const char* kProducts = R"(program products {
+  grid block = 2
+  lane plane = 2, m = 16, k = 32, n = 16
+  launch warps 4
+  buffer x: f32[2, 2, 16, 32] input
+  buffer w: f32[2, 32, 16] input
+  buffer y: f32[2, 2, 16, 16] output
+  %a: f32[plane, m, k] = load x[block, plane, m, k]
+  %b: f32[plane, k, n] = load w[plane, k, n]
+  %zero: f32[plane, m, n] = constant 0.0
+  %sum: f32[plane, m, n] = dot %zero, %a, %b
+  store y[block, plane, m, n] <- %sum
+}
+)";
+
+TEST(LoopVerifier, ProductsWalkEachOfTheirLanesOnce) {
+  Broken made(kProducts);
+  EXPECT_EQ(made.fault(), "");
+  const std::string text = print_loops(made.program, made.plan);
+  EXPECT_NE(text.find("%sum call along n loops plane rows m columns n depth k\n"), std::string::npos) << text;
+  const auto fault_of = [](const auto& change) {
+    Broken broken(kProducts);
+    change(broken.step("%sum").product);
+    return broken.fault();
+  };
+  const char* once = "the dot does not walk each of its lanes once";
+  EXPECT_NE(fault_of([](Product& product) { product.loops.clear(); }).find(once), std::string::npos);
+  EXPECT_NE(fault_of([](Product& product) { product.rows = product.columns; }).find(once), std::string::npos);
+  EXPECT_NE(fault_of([](Product& product) { product.depth.push_back(product.depth[0]); }).find(once),
+            std::string::npos);
+  EXPECT_NE(fault_of([](Product& product) {
+              product.right = product.left;
+            }).find("the dot multiplies something else than its operands"),
+            std::string::npos);
+}
+
 TEST(LoopVerifier, PlacesFitWhatTheyHold) {
   Broken lanes;
   lanes.place("a").lanes.clear();

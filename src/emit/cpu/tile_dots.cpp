@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "emit/cpu/tile_accesses.hpp"
 #include "emit/cpu/tile_context.hpp"
 #include "support/text.hpp"
@@ -13,23 +11,13 @@ using tile::Symbol;
 using tile::Value;
 using Lanes = std::vector<Symbol>;
 
-// Lanes that can be walked as one: the inner ones behind each other in both arrays.
-struct Run {
-  Lanes lanes;
-  int64_t width = 1;
-};
-
 class DotPrinter {
  public:
   DotPrinter(TileContext& at, TileAccesses& accesses, const lower::LoopStep& step)
-      : at_(at), accesses_(accesses), dot_(*step.instruction), product_(step.product), sum_(dot_.results[0]) {
-    const bool turned = product_.column >= 0 && tile::has_lane(lanes(dot_.operands[1]), product_.column);
-    left_ = dot_.operands[turned ? 2 : 1];
-    right_ = dot_.operands[turned ? 1 : 2];
-  }
+      : at_(at), accesses_(accesses), product_(step.product), sum_(step.instruction->results[0]) {}
 
-  void print() {
-    assign(at_, {{sum_, dot_.operands[0]}});
+  void print(Value start) {
+    assign(at_, {{sum_, start}});
     switch (product_.way) {
       case lower::Product::Way::kSums: return print_sums();
       case lower::Product::Way::kColumns: return print_columns();
@@ -38,74 +26,32 @@ class DotPrinter {
   }
 
  private:
-  const Lanes& lanes(Value value) const { return at_.text.type(value).lanes; }
-
   // The operand's load, where it is read where it lies.
-  const tile::Instruction* load(Value value) const { return value == left_ ? product_.load : nullptr; }
+  const tile::Instruction* load(Value value) const { return value == product_.left ? product_.load : nullptr; }
 
-  // The lanes of an array that `fits`, in the order of memory; of what is no array, in any.
-  template <typename Fits>
-  Lanes lanes_of(Value value, const Fits& fits) const {
-    Lanes result;
-    for (Symbol lane : load(value) ? lanes(value) : at_.text.place(value).lanes)
-      if (fits(lane)) result.push_back(lane);
-    return result;
-  }
-
-  Lanes summed() const {
-    return lanes_of(left_, [&](Symbol lane) { return !tile::has_lane(lanes(sum_), lane); });
-  }
-
-  Run innermost(const Lanes& from, Value first, Value second) const {
-    Run run;
-    for (size_t i = from.size(); i-- > 0;) {
-      if (!run.lanes.empty()) {
-        const Symbol inner = run.lanes.back();
-        const auto follows = [&](Value value) {
-          return stride(value, from[i]) == stride(value, inner) * at_.text.width(inner);
-        };
-        if (!follows(first) || !follows(second)) break;
-      }
-      run.lanes.push_back(from[i]);
-      run.width *= at_.text.width(from[i]);
-    }
-    return run;
+  int64_t width(const Lanes& run) const {
+    int64_t width = 1;
+    for (Symbol lane : run) width *= at_.text.width(lane);
+    return width;
   }
 
   void print_call() {
-    const Run columns = innermost(lanes_of(right_, [&](Symbol lane) { return is_of(lane, right_, left_); }), right_,
-                                  sum_);
-    const Run rows = innermost(lanes_of(left_, [&](Symbol lane) { return is_of(lane, left_, right_); }), left_, sum_);
-    const Run depth = innermost(summed(), left_, right_);
+    const Lanes &rows = product_.rows, &columns = product_.columns, &depth = product_.depth;
     LanePositions starts;
-    for (const Run* run : {&columns, &rows, &depth})
-      for (Symbol lane : run->lanes) starts[lane] = "0";
-    size_t loops = 0;
-    for (Symbol lane : all_lanes()) {
-      if (starts.count(lane)) continue;
-      at_.open_loop(lane);
-      ++loops;
-    }
+    for (const Lanes* run : {&columns, &rows, &depth})
+      for (Symbol lane : *run) starts[lane] = "0";
+    for (Symbol lane : product_.loops) at_.open_loop(lane);
     at_.text.helpers().insert("add_product");
-    const auto step = [&](Value value, const Run& run) {
-      return run.lanes.empty() ? 0 : stride(value, run.lanes.front());
-    };
-    at_.out.line(fmt::format("add_product<{}, {}, {}>({}, {}, {}, {}, {}, {}, {});", rows.width, columns.width,
-                             depth.width, start(left_, starts), step(left_, rows), step(left_, depth),
-                             start(right_, starts), step(right_, depth), start(sum_, starts), step(sum_, rows)));
-    for (; loops > 0; --loops) at_.close_loop();
+    const Value left = product_.left, right = product_.right;
+    const auto step = [&](Value value, const Lanes& run) { return run.empty() ? 0 : stride(value, run.back()); };
+    at_.out.line(fmt::format("add_product<{}, {}, {}>({}, {}, {}, {}, {}, {}, {});", width(rows), width(columns),
+                             width(depth), start(left, starts), step(left, rows), step(left, depth),
+                             start(right, starts), step(right, depth), start(sum_, starts), step(sum_, rows)));
+    close_loops(product_.loops.size());
   }
 
-  bool is_of(Symbol lane, Value owner, Value other) const {
-    return tile::has_lane(lanes(sum_), lane) && tile::has_lane(lanes(owner), lane) &&
-           !tile::has_lane(lanes(other), lane);
-  }
-
-  // Those of the sum, then those summed over.
-  Lanes all_lanes() const {
-    Lanes all = lanes_of(sum_, [](Symbol) { return true; });
-    for (Symbol lane : summed()) all.push_back(lane);
-    return all;
+  void close_loops(size_t count) {
+    for (size_t i = 0; i < count; ++i) at_.close_loop();
   }
 
   int64_t stride(Value value, Symbol lane) const {
@@ -114,7 +60,7 @@ class DotPrinter {
   }
 
   std::string start(Value value, const LanePositions& positions) const {
-    if (load(value)) return accesses_.first(load(value)->access, lanes(value));
+    if (load(value)) return accesses_.first(load(value)->access, at_.text.type(value).lanes);
     const std::string at = at_.text.element_index(value, positions);
     return at_.text.name(value) + (at.empty() ? "" : " + " + at);
   }
@@ -126,42 +72,39 @@ class DotPrinter {
   }
 
   void print_columns() {
-    Lanes loops = all_lanes();
-    std::erase(loops, product_.column);
-    for (Symbol lane : loops) at_.open_loop(lane);
+    for (Symbol lane : product_.loops) at_.open_loop(lane);
     at_.out.line("#pragma omp simd");
     at_.open_loop(product_.column);
-    at_.out.line(fmt::format("{} += {} * {};", at_.text.element(sum_).text, factor(left_), factor(right_)));
-    for (size_t i = 0; i <= loops.size(); ++i) at_.close_loop();
+    at_.out.line(
+        fmt::format("{} += {} * {};", at_.text.element(sum_).text, factor(product_.left), factor(product_.right)));
+    close_loops(product_.loops.size() + 1);
   }
 
   void print_sums() {
-    const Lanes outer = lanes_of(sum_, [](Symbol) { return true; }), inner = summed();
-    for (Symbol lane : outer) at_.open_loop(lane);
+    const Lanes& summed = product_.depth;
+    for (Symbol lane : product_.loops) at_.open_loop(lane);
     const std::string total = at_.text.fresh(at_.text.own_name(sum_) + "_total");
     at_.out.line(fmt::format("{} {} = {};", at_.text.held_type(sum_), total, at_.text.element(sum_).text));
-    for (Symbol lane : inner) {
-      if (lane == inner.back()) at_.out.line("#pragma omp simd reduction(+ : " + total + ")");
+    for (Symbol lane : summed) {
+      if (lane == summed.back()) at_.out.line("#pragma omp simd reduction(+ : " + total + ")");
       at_.open_loop(lane);
     }
-    at_.out.line(fmt::format("{} += {} * {};", total, factor(left_), factor(right_)));
-    for (size_t i = 0; i < inner.size(); ++i) at_.close_loop();
+    at_.out.line(fmt::format("{} += {} * {};", total, factor(product_.left), factor(product_.right)));
+    close_loops(summed.size());
     at_.out.line(at_.text.element(sum_).text + " = " + total + ";");
-    for (size_t i = 0; i < outer.size(); ++i) at_.close_loop();
+    close_loops(product_.loops.size());
   }
 
   TileContext& at_;
   TileAccesses& accesses_;
-  const tile::Instruction& dot_;
   const lower::Product& product_;
   Value sum_;
-  Value left_ = tile::kNoValue, right_ = tile::kNoValue;  // the one whose elements are spread, and the one with columns
 };
 
 }  // namespace
 
 void print_dot(TileContext& at, TileAccesses& accesses, const lower::LoopStep& step) {
-  DotPrinter(at, accesses, step).print();
+  DotPrinter(at, accesses, step).print(step.instruction->operands[0]);
 }
 
 }  // namespace kw::cpu
