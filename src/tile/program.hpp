@@ -125,6 +125,7 @@ enum class ScanWay {
   kNetwork,  // of a product: the second half of a row, of each half, and so on, by the last of the half before it
              // (Sklansky 1960), so that what overflows does not depend on the hardware
   kPicked,   // of a sort with places: the first ones one after the other
+  kTopK,     // of a sort: only the first ones, a power of two, are put in order
   kAfter,    // one after the other, behind what further operands say, which lack lane `from`: what the walk met before;
              // further results are what it has met in the end
 };

@@ -31,6 +31,9 @@ struct Surroundings {
 void check_instruction(const Program& program, const Instruction& instruction, const Surroundings& surroundings,
                        kernel::SymbolRanges ranges);
 
+// The words of an instruction that keeps these rules by which targets' printers go.
+void check_words(const Program& program, const Instruction& instruction);
+
 // A coordinate that no value and no mask guards stays within its dimension. A fault is shown by values of the symbols
 // that leave it; what the corners of their ranges do not show is left to the interpreter. In
 // narrow programs any place that may leave 32 bits is marked.

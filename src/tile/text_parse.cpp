@@ -418,7 +418,8 @@ class ProgramParser : ProgramNames {
       if (reader_.accept("first")) result.integer = reader_.integer();
       if (reader_.accept(kScanWayWords[1])) result.way = ScanWay::kNetwork;
       else if (reader_.accept(kScanWayWords[2])) result.way = ScanWay::kPicked;
-      else if (reader_.accept(kScanWayWords[3])) {
+      else if (reader_.accept(kScanWayWords[3])) result.way = ScanWay::kTopK;
+      else if (reader_.accept(kScanWayWords[4])) {
         result.way = ScanWay::kAfter;
         const std::vector<Value> before = used_values();
         result.operands.insert(result.operands.end(), before.begin(), before.end());

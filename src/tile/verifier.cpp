@@ -80,6 +80,7 @@ class ScopeWalk {
       if (program_.narrow) check_widths(instruction);
       check_fresh(instruction.results);
       check_instruction(meant_, meant[place], surroundings, ranges_);
+      check_words(meant_, meant[place]);
       if (instruction.kind == Kind::kFor) walk_loop(instruction, meant[place], surroundings);
       if (instruction.kind == Kind::kIf) walk_branch(instruction, meant[place], surroundings);
       define(instruction.results);

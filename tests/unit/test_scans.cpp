@@ -8,6 +8,7 @@
 #include "kernel/evaluate.hpp"
 #include "kernel/text.hpp"
 #include "lower/pipeline.hpp"
+#include "lower/sort_ways.hpp"
 #include "support/error.hpp"
 #include "tile/interpreter.hpp"
 #include "tile/text.hpp"
@@ -153,6 +154,36 @@ TEST(Scans, PutRowsInOrder) {
         const kernel::Memory found = tile::interpret(program, memory, {}, tile::Arithmetic::kDouble);
         for (const auto& [name, numbers] : found) EXPECT_TRUE(same(numbers, expected.at(name))) << name << printed;
       }
+    }
+}
+
+// How the target's step has a sort of 16 elements put `words` places in order.
+std::string way_of_sort(const std::string& words) {
+  tile::Program program = tile::parse_program(
+      "program p {\n  lane column = 16\n  launch warps 4\n  buffer x: f32[16] input\n  buffer y: f32[16] output\n"
+      "  %tile: f32[column] = load x[column]\n  %place: i32[column] = index column\n"
+      "  %up: f32[column], %at: i32[column] = scan sort_up %tile, %place along column" +
+      words + "\n  store y[column] <- %up\n}\n");
+  choose_ways_of_sorts(program);
+  tile::verify(program);
+  const std::string text = tile::print_program(program);
+  EXPECT_EQ(tile::print_program(tile::parse_program(text)), text);
+  const size_t begin = text.find("along column") + 12;
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+TEST(Scans, OnlyTheFirstPlacesAreSortedWhereTheyAreAtMostHalf) {
+  EXPECT_EQ(way_of_sort(""), "");
+  EXPECT_EQ(way_of_sort(" first 3"), " first 4 top_k");
+  EXPECT_EQ(way_of_sort(" first 8"), " first 8 top_k");
+  EXPECT_EQ(way_of_sort(" first 9"), " first 9");
+  EXPECT_EQ(way_of_sort(" first 3 picked"), " first 3 picked");
+  for (const char* words : {" top_k", " first 3 top_k", " first 16 top_k"}) try {
+      way_of_sort(words);
+      ADD_FAILURE() << words;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("a power of two, and no more than half of the row"), std::string::npos)
+          << error.what();
     }
 }
 

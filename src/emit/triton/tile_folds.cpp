@@ -138,7 +138,7 @@ std::string scan_text(const tile::Instruction& scan, const std::vector<Text>& ti
 // Each element and its place become one whole number, in whose order the row is to stand; so equals keep their order
 // and one network moves both.
 std::vector<std::string> sort_lines(const tile::Instruction& sort, const std::vector<std::string>& results,
-                                    const std::vector<Text>& tiles, const std::vector<DType>& types, int64_t width,
+                                    const std::vector<Text>& tiles, const std::vector<DType>& types,
                                     const std::string& numbers, std::set<std::string>& helpers) {
   const bool with_places = tiles.size() > 1;
   const std::string flag = sort.reduce == ReduceOp::kSortDown ? "True" : "False";
@@ -148,12 +148,9 @@ std::vector<std::string> sort_lines(const tile::Instruction& sort, const std::ve
     lines.push_back(fmt::format("{} = {}({}, {}, {})", numbers, noted("packed_with_places", helpers), tiles[0].text,
                                 tiles[1].text, flag));
   else lines.push_back(fmt::format("{} = order_of({}, False, {})", numbers, tiles[0].text, flag));
-  const auto first = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(sort.integer)));
-  if (sort.way == tile::ScanWay::kPicked)
-    lines.push_back(fmt::format("{0} = {1}({0}, {2})", numbers, noted("pick_lowest", helpers), sort.integer));
-  else
-    lines.push_back(fmt::format("{0} = {1}({0}, {2})", numbers, noted("lowest_first", helpers),
-                                sort.integer == 0 || 2 * first > width ? 0 : first));
+  const bool picks = sort.way == tile::ScanWay::kPicked, is_whole = sort.way == tile::ScanWay::kFree;
+  lines.push_back(fmt::format("{0} = {1}({0}, {2})", numbers, noted(picks ? "pick_lowest" : "lowest_first", helpers),
+                              is_whole ? 0 : sort.integer));
   if (with_places) {
     lines.push_back(fmt::format("{} = {}({}, {}, {})", results[0], noted("elements_of", helpers), numbers,
                                 dtype_name(types[0]), flag));

@@ -36,7 +36,7 @@ std::string scan_text(const tile::Instruction& scan, const std::vector<Text>& ti
                       int64_t width, std::set<std::string>& helpers);
 // A sort along the last dimension, of tiles of these types: "results[0] = …". `numbers` is a name that is free.
 std::vector<std::string> sort_lines(const tile::Instruction& sort, const std::vector<std::string>& results,
-                                    const std::vector<Text>& tiles, const std::vector<DType>& types, int64_t width,
+                                    const std::vector<Text>& tiles, const std::vector<DType>& types,
                                     const std::string& numbers, std::set<std::string>& helpers);
 
 }  // namespace kw::triton

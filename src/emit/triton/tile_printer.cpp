@@ -494,7 +494,7 @@ class TilePrinter {
       if (dimension + 1 != rank_of(one.operands[0])) refuse("a sort that is not along the last dimension");
       std::string numbers = results[0] + "_numbers";
       while (indices_.is_taken(numbers)) numbers += "_";
-      lines(sort_lines(one, results, tiles, types, width(one.from), numbers, helpers_));
+      lines(sort_lines(one, results, tiles, types, numbers, helpers_));
     } else {
       const std::string text = scan_text(one, tiles, types[0], dimension, width(one.from), helpers_);
       if (text.empty()) refuse(fmt::format("a scan by {}", kernel::name_of(one.reduce)));

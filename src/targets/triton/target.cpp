@@ -18,6 +18,7 @@
 #include "lower/masks.hpp"
 #include "lower/numerics.hpp"
 #include "lower/pipeline.hpp"
+#include "lower/sort_ways.hpp"
 #include "plan/concatenation.hpp"
 #include "plan/join_products.hpp"
 #include "support/error.hpp"
@@ -44,6 +45,7 @@ constexpr lower::TargetStep kSteps[] = {
     {"numerics", [](lower::Lowered& lowered) { lower::decide_numerics(lowered.program); }},
     {"masks", [](lower::Lowered& lowered) { lower::find_unseen_otherwise(lowered.program); }},
     {"coherent-loads", [](lower::Lowered& lowered) { lower::make_loads_coherent(lowered.program); }},
+    {"sorts", [](lower::Lowered& lowered) { lower::choose_ways_of_sorts(lowered.program); }},
     {"consumers", [](lower::Lowered& lowered) { lower::decide_consumers(lowered.program); }},
     {"number-blocks", [](lower::Lowered& lowered) { lower::number_blocks_of_gpu(lowered.program); }},
     {"python-names", [](lower::Lowered& lowered) { triton::give_python_names(lowered.program); }},

@@ -1,0 +1,27 @@
+// Words that targets' steps write: of sorts.
+#include <bit>
+#include <cstdint>
+
+#include "tile/rules.hpp"
+
+namespace kw::tile {
+namespace {
+
+void check_sort(const Program& program, const Instruction& scan) {
+  if (scan.way != ScanWay::kTopK) return;
+  const bool fits = scan.integer > 0 && std::has_single_bit(static_cast<uint64_t>(scan.integer)) &&
+                    2 * scan.integer <= width_of(program, scan.from);
+  if (!kernel::is_sort(scan.reduce) || !fits)
+    throw BrokenRule{"the first places alone are those of a sort, a power of two, and no more than half of the row"};
+}
+
+}  // namespace
+
+void check_words(const Program& program, const Instruction& instruction) {
+  switch (instruction.kind) {
+    case Kind::kScan: return check_sort(program, instruction);
+    default: return;
+  }
+}
+
+}  // namespace kw::tile
