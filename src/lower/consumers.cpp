@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "ir/types.hpp"
 #include "lower/appender.hpp"
@@ -52,6 +53,7 @@ class Consumers {
     give_layouts(stores ? Layout::kStores : Layout::kSums);
     move_results(stores, behind);
     move_rows();
+    start_from_zero();
     program_.body.insert(program_.body.begin() + static_cast<std::ptrdiff_t>(place_) + 1, behind.begin(), behind.end());
   }
 
@@ -205,6 +207,16 @@ class Consumers {
       body.push_back(std::move(one));
     }
     loop_.body = std::move(body);
+  }
+
+  // Of what is added to zero nothing need be read.
+  void start_from_zero() {
+    std::set<Value> zeros;
+    tile::for_each(program_.body, [&](const Instruction& one) {
+      if (tile::is_zero(one)) zeros.insert(one.results[0]);
+    });
+    for (Instruction& one : loop_.body)
+      if (one.kind == Kind::kDot) one.from_zero = zeros.contains(one.operands[0]);
   }
 
   tile::Program& program_;

@@ -238,6 +238,7 @@ struct Instruction {
   Layout layout = Layout::kFree;       // kConstant, kLoad, kMove
   Scope scope = Scope::kBlock;         // kBarrier
   DotPrecision precision = DotPrecision::kIeee;  // kDot
+  bool from_zero = false;                        // kDot: operand 0 is zero, and need not be read
 
   bool wide = false;  // kIndex, kFor, kBarrier: its indices are computed in 64 bits, in programs whose indices are
                       // narrow
@@ -302,6 +303,11 @@ struct Program {
   int rank = -1;             // all tiles have so many dimensions, of size 1 where they do not vary; which one a lane is
                              // it says; of what is stacked, one more. -1: a tile has those of its lanes
 };
+
+// Is it a constant of zeros?
+inline bool is_zero(const Instruction& one) {
+  return one.kind == Kind::kConstant && one.number == 0 && one.integer == 0;
+}
 
 // Do data decide its place, in part?
 inline bool is_decided_by_data(const Access& access) {

@@ -401,6 +401,7 @@ class ProgramParser : ProgramNames {
     } else if (word_here == "dot") {
       result.kind = Kind::kDot;
       result.operands = used_values();
+      result.from_zero = reader_.accept("from_zero");
       if (reader_.accept("precision")) result.precision = word<DotPrecision>(kPrecisionWords, "precision");
     } else if (word_here == "fold") {
       result.kind = Kind::kFold;

@@ -314,7 +314,7 @@ class ProgramPrinter {
                mask_text(instruction.access, true) + hint_text(instruction.hint) +
                (instruction.coherent ? " coherent" : "") + layout_text(instruction.layout);
       case Kind::kDot:
-        return "dot " + values(instruction.operands) +
+        return "dot " + values(instruction.operands) + (instruction.from_zero ? " from_zero" : "") +
                (instruction.precision == DotPrecision::kIeee
                     ? ""
                     : fmt::format(" precision {}", kPrecisionWords[static_cast<size_t>(instruction.precision)]));

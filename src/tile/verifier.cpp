@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "support/error.hpp"
 #include "tile/consumers.hpp"
 #include "tile/definitions.hpp"
@@ -81,6 +83,9 @@ class ScopeWalk {
       check_fresh(instruction.results);
       check_instruction(meant_, meant[place], surroundings, ranges_);
       check_words(meant_, meant[place]);
+      if (is_zero(instruction)) zeros_.insert(instruction.results[0]);
+      if (instruction.from_zero && !zeros_.contains(instruction.operands[0]))
+        throw BrokenRule{"a product starts from zero, but is added to something else"};
       if (instruction.kind == Kind::kFor) walk_loop(instruction, meant[place], surroundings);
       if (instruction.kind == Kind::kIf) walk_branch(instruction, meant[place], surroundings);
       define(instruction.results);
@@ -235,6 +240,7 @@ class ScopeWalk {
   const std::vector<kernel::SymbolRange> ranges_;
   std::vector<State> state_;    // [value]
   std::vector<bool> is_named_;  // [symbol] an index that is defined here
+  std::set<Value> zeros_;       // constants
   std::vector<Value> defined_;
   const Instruction* at_ = nullptr;
   int count_ = 0;

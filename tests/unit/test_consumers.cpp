@@ -170,7 +170,7 @@ kernel halves {
             R"(%neutral: f32[m, n] = constant 0.0 in sums
 for k_start = 0 to 48 step 16 stages 2
 wait boxes
-%product_small: f32[m, n] = dot %neutral, %a_high_tile, %w_low_tile
+%product_small: f32[m, n] = dot %neutral, %a_high_tile, %w_low_tile from_zero
 %product_small_2: f32[m, n] = dot %product_small, %a_low_tile, %w_high_tile
 %product_part: f32[m, n] = dot %product_small_2, %a_high_tile, %w_high_tile
 wait %product_part
@@ -201,7 +201,7 @@ TEST(Consumers, MoveWhatMeetsSumsToTheirRows) {
 for chunk = 0 to 3 stages 2
 wait boxes
 %a_tile: f32[m, k] = load a[m_block * 64 + m, chunk * 16 + k] bulk in left
-%product: f32[m, n] = dot %neutral, %scaled, %w_tile
+%product: f32[m, n] = dot %neutral, %scaled, %w_tile from_zero
 wait %product
 release boxes
 %largest_moved: f32[m] = move %largest to sums
@@ -252,6 +252,15 @@ TEST(Consumers, ReadNoSumBeforeItsProductIsDone) {
        {"    wait %product\n", "", "products under way read"},
        {"    wait %product\n    release boxes\n", "    wait %product left 1\n",
         "'%product' is read before consumers wait for it"}});
+}
+
+TEST(Consumers, StartFromZeroWhereTheirSumIsAddedToNothing) {
+  const char* rule = "a product starts from zero, but is added to something else";
+  expect_faults(with_choices(fmt::format(kProduct, "128, 16", "m, n")),
+                {{"dot %product_so_far, %a_tile, %w_tile", "dot %product_so_far, %a_tile, %w_tile from_zero", rule}});
+  expect_faults(with_choices(kStreamed, kStreamedPairs),
+                {{"constant 0.0 in sums", "constant 1.0 in sums", rule},
+                 {"%neutral, %scaled, %w_tile from_zero", "%neutral, %scaled, %w_tile", ""}});
 }
 
 TEST(Consumers, WaitForBoxesAndReleaseThemOnce) {

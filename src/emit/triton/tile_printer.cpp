@@ -416,8 +416,7 @@ class TilePrinter {
   // Of consumers: products run by themselves until their sum is wanted.
   void print_product(const Instruction& one, std::vector<std::string> arguments) {
     const std::string& result = name(one.results[0]);
-    const Instruction* start = values_.maker(one.operands[0]);
-    if (start && start->kind == Kind::kConstant && start->number == 0) arguments.emplace_back("use_acc=False");
+    if (one.from_zero) arguments.emplace_back("use_acc=False");
     arguments.emplace_back("is_async=True");
     assign(result, call(result.size() + 3, "hopper.warpgroup_mma", arguments));
     texts_[one.results[0]] = {result};
