@@ -217,6 +217,8 @@ struct Instruction {
   ReduceOp reduce = ReduceOp::kSum;         // kFold, kScan
   bool reversed = false;                    // kScan, kFor: from the end to the start
   ScanWay way = ScanWay::kFree;             // kScan
+  bool at_once = false;                     // kFold: all lanes in one fold, not one after the other
+  bool to_number = false;                   // kFold: to a number, where tiles have dimensions that do not vary
   double number = 0.0;                      // kConstant of a floating type
   int64_t integer = 0;                      // kConstant of an integral type or b1; kScan of a sort: how many of
                                             // the first places anything reads, 0: all

@@ -1,4 +1,4 @@
-// Words that targets' steps write: of sorts.
+// Words that targets' steps write: of sorts and folds.
 #include <bit>
 #include <cstdint>
 
@@ -6,6 +6,11 @@
 
 namespace kw::tile {
 namespace {
+
+void check_fold(const Program& program, const Instruction& fold) {
+  if ((fold.at_once || fold.to_number) && !program.values[fold.results[0]].type.lanes.empty())
+    throw BrokenRule{"a tile is folded whole, but lanes are left"};
+}
 
 void check_sort(const Program& program, const Instruction& scan) {
   if (scan.way != ScanWay::kTopK) return;
@@ -19,6 +24,7 @@ void check_sort(const Program& program, const Instruction& scan) {
 
 void check_words(const Program& program, const Instruction& instruction) {
   switch (instruction.kind) {
+    case Kind::kFold: return check_fold(program, instruction);
     case Kind::kScan: return check_sort(program, instruction);
     default: return;
   }

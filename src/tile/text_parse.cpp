@@ -409,6 +409,8 @@ class ProgramParser : ProgramNames {
       result.operands = used_values();
       reader_.expect("over");
       result.lanes = used_lanes();
+      result.at_once = reader_.accept("at_once");
+      result.to_number = reader_.accept("to_number");
     } else if (word_here == "scan") {
       result.kind = Kind::kScan;
       result.reduce = reduce_op();

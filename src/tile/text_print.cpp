@@ -319,8 +319,9 @@ class ProgramPrinter {
                     ? ""
                     : fmt::format(" precision {}", kPrecisionWords[static_cast<size_t>(instruction.precision)]));
       case Kind::kFold:
-        return fmt::format("fold {} {} over {}", kernel::name_of(instruction.reduce), values(instruction.operands),
-                           symbols(instruction.lanes));
+        return fmt::format("fold {} {} over {}{}{}", kernel::name_of(instruction.reduce), values(instruction.operands),
+                           symbols(instruction.lanes), instruction.at_once ? " at_once" : "",
+                           instruction.to_number ? " to_number" : "");
       case Kind::kScan: return scan_text(instruction);
       default:
         return fmt::format("{} {}{}{}", kernel::name_of(instruction.op), values(instruction.operands),

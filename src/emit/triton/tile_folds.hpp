@@ -15,11 +15,11 @@ struct FoldedDimensions {
   std::vector<size_t> folded;  // ascending
   size_t count = 1;
   bool stay = false;
+  bool at_once = false;  // all in one fold
 };
 
-// Of the fold's operand. With `to_number` a fold of all lanes is one of all dimensions: what ends a loop may not be a
-// tile of one number.
-FoldedDimensions folded_dimensions(const tile::Program& program, const tile::Instruction& fold, bool to_number);
+// Of the fold's operand.
+FoldedDimensions folded_dimensions(const tile::Program& program, const tile::Instruction& fold);
 
 // Notes the helpers (helpers.hpp) that it takes; empty where Triton has no such fold.
 std::string fold_text(const Text& tile, kernel::ReduceOp reduce, DType dtype, const FoldedDimensions& dimensions,

@@ -438,15 +438,12 @@ class TilePrinter {
     return helper;
   }
 
-  FoldedDimensions dimensions_of(const Instruction& fold) const {
-    return folded_dimensions(program_, fold, uses_.ends_loop(fold.results[0]));
-  }
-
   void print_fold(const Instruction& one) {
     const Value operand = one.operands[0];
     if (one.reduce == ReduceOp::kArgMax || one.reduce == ReduceOp::kArgMin) return print_place(one);
     if (one.operands.size() == 2 && kernel::takes_along(one.reduce)) return print_fold_along(one);
-    const std::string text = fold_text(texts_[operand], one.reduce, type(operand).dtype, dimensions_of(one), helpers_);
+    const std::string text = fold_text(texts_[operand], one.reduce, type(operand).dtype,
+                                       folded_dimensions(program_, one), helpers_);
     if (text.empty()) refuse(fmt::format("a fold by {}", kernel::name_of(one.reduce)));
     give(one.results[0], {text}, one.operands, !full_rank_);
   }
@@ -454,7 +451,8 @@ class TilePrinter {
   void print_fold_along(const Instruction& one) {
     if (one.lanes.size() != 1) refuse("an extreme of several lanes that takes something along");
     assign(fmt::format("{}, {}", name(one.results[0]), name(one.results[1])),
-           fold_along_text(texts_[one.operands[0]], texts_[one.operands[1]], one.reduce, dimensions_of(one), helpers_));
+           fold_along_text(texts_[one.operands[0]], texts_[one.operands[1]], one.reduce,
+                           folded_dimensions(program_, one), helpers_));
     for (Value result : one.results) texts_[result] = {name(result)};
   }
 
@@ -462,7 +460,7 @@ class TilePrinter {
     if (one.lanes.size() != 1) refuse("a place among several lanes");
     const Value operand = one.operands[0];
     const Lanes& lanes = type(operand).lanes;
-    const FoldedDimensions dimensions = dimensions_of(one);
+    const FoldedDimensions dimensions = folded_dimensions(program_, one);
     std::string places = program_.symbols[one.lanes[0]].name;
     if (!full_rank_) places += brackets({one.lanes[0]}, lanes) + ".to(tl.int64)";
     if (!full_rank_ || dimensions.count > 1) places = fmt::format("tl.broadcast_to({}, {})", places, shape_text(lanes));

@@ -6,10 +6,7 @@ using tile::Instruction;
 using tile::Value;
 
 TileUses::TileUses(const tile::Program& program)
-    : ends_loop_(program.values.size()),
-      uses_(program.values.size()),
-      users_body_(program.values.size()),
-      own_body_(program.values.size()) {
+    : uses_(program.values.size()), users_body_(program.values.size()), own_body_(program.values.size()) {
   visit(program.body);
 }
 
@@ -22,7 +19,6 @@ void TileUses::visit(const std::vector<Instruction>& body) {
     for (const tile::Coordinate& coordinate : one.access.coordinates) use(coordinate.value, body);
     use(one.access.mask, body);
     use(one.until, body);
-    if (one.until != tile::kNoValue) ends_loop_[one.until] = true;
     for (Value value : one.yields) use(value, one.body);
     for (Value value : one.otherwise_yields) use(value, one.otherwise_body);
     visit(one.body);

@@ -14,13 +14,11 @@ class TileUses {
   // Once, in the body in which it is made: as an operand, as part of an access, or as what that body yields.
   bool is_used_once(tile::Value value) const;
   bool is_used(tile::Value value) const { return uses_[value] > 0; }
-  bool ends_loop(tile::Value value) const { return ends_loop_[value]; }
 
  private:
   void visit(const std::vector<tile::Instruction>& body);
   void use(tile::Value value, const std::vector<tile::Instruction>& body);
 
-  std::vector<bool> ends_loop_;                                    // [value]
   std::vector<int> uses_;                                          // [value]
   std::vector<const std::vector<tile::Instruction>*> users_body_;  // [value] where it was last used
   std::vector<const std::vector<tile::Instruction>*> own_body_;    // [value] where it is made

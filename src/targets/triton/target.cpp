@@ -19,6 +19,7 @@
 #include "lower/numerics.hpp"
 #include "lower/pipeline.hpp"
 #include "lower/sort_ways.hpp"
+#include "lower/tile_folds.hpp"
 #include "plan/concatenation.hpp"
 #include "plan/join_products.hpp"
 #include "support/error.hpp"
@@ -53,6 +54,7 @@ constexpr lower::TargetStep kSteps[] = {
     {"order-sums", [](lower::Lowered& lowered) { lower::order_sums(lowered.program); }},
     {"index-widths", [](lower::Lowered& lowered) { lower::choose_index_widths(lowered.program); }},
     {"lane-dimensions", [](lower::Lowered& lowered) { lower::give_dimensions(lowered.program); }},
+    {"tile-folds", [](lower::Lowered& lowered) { lower::choose_folds_of_tiles(lowered.program); }},
 };
 
 // What a program sorts on chip faster than the library sorts in memory; and picks, a few largest one after the other.
