@@ -26,7 +26,8 @@ Index written_out(const Program& program, const Index& index) {
 
 Program written_out(const Program& program) {
   Program result = program;
-  for (SymbolInfo& symbol : result.symbols) symbol.value = written_out(program, symbol.value);
+  for (SymbolInfo& symbol : result.symbols)
+    for (Index* index : {&symbol.value, &symbol.count}) *index = written_out(program, *index);
   for_each_mutable(result.body, [&](Instruction& one) {
     for (Index* index : {&one.index, &one.begin, &one.end}) *index = written_out(program, *index);
     for (Access* access : {&one.access, &one.destination})

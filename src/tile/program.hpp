@@ -246,6 +246,8 @@ struct Instruction {
                       // narrow
 
   Symbol symbol = -1;            // kFor: its variable; kDefine
+  Symbol counter = -1;           // kFor, reversed: the number of the iteration, which is counted down, and the
+                                 // variable is made of it; -1: the variable itself goes down
   Index begin, end;              // kFor: over sizes, grid and enclosing loops
   Value until = kNoValue;        // kFor: a scalar i32 or i64, and no iteration starts at it or beyond
   int64_t step = 1;              // kFor

@@ -1,4 +1,6 @@
-// Words that targets' steps write: of sorts and folds.
+// Words that targets' steps write: of sorts, folds and reversed loops.
+#include <fmt/format.h>
+
 #include <bit>
 #include <cstdint>
 
@@ -20,12 +22,20 @@ void check_sort(const Program& program, const Instruction& scan) {
     throw BrokenRule{"the first places alone are those of a sort, a power of two, and no more than half of the row"};
 }
 
+void check_counter(const Program& program, const Instruction& loop) {
+  if (loop.counter < 0) return;
+  const SymbolInfo& counter = program.symbols[loop.counter];
+  if (!loop.reversed || counter.kind != SymbolKind::kLoop || !(counter.count == iterations_of(program, loop)))
+    throw BrokenRule{fmt::format("'{}' does not count the iterations of a reversed loop", counter.name)};
+}
+
 }  // namespace
 
 void check_words(const Program& program, const Instruction& instruction) {
   switch (instruction.kind) {
     case Kind::kFold: return check_fold(program, instruction);
     case Kind::kScan: return check_sort(program, instruction);
+    case Kind::kFor: return check_counter(program, instruction);
     default: return;
   }
 }

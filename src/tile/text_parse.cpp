@@ -501,6 +501,8 @@ class ProgramParser : ProgramNames {
     if (reader_.accept("stages")) result.stages = whole_number(1, 1 << 10);
     result.unrolled = reader_.accept("unrolled");
     result.reversed = reader_.accept("reversed");
+    std::string counter;
+    if (reader_.accept("counter")) counter = new_name().text;
     result.shared = reader_.accept("shared");
     result.simd = reader_.accept("simd");
     result.wide = reader_.accept("wide");
@@ -524,6 +526,11 @@ class ProgramParser : ProgramNames {
         {name, SymbolKind::kLoop, loop_range(result.begin, result.end, result.step, ranges_), {}});
     const size_t shown = shown_.size(), named = named_.size();
     named_.push_back(name);
+    if (!counter.empty()) {
+      const Index count = iterations_of(program_, result);
+      result.counter = add_symbol({counter, SymbolKind::kLoop, loop_range(0, count, 1, ranges_), count});
+      named_.push_back(counter);
+    }
     for (const Value argument : result.arguments) show(argument);
     parse_block(result.body, result.yields);
     hide_from(shown);

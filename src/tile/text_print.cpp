@@ -99,6 +99,7 @@ class ProgramPrinter {
     for (const Symbol symbol : program_.places) give(symbol);
     for_each(program_.body, [&](const Instruction& instruction) {
       if (instruction.kind == Kind::kFor || instruction.kind == Kind::kDefine) give(instruction.symbol);
+      give(instruction.counter);
     });
     for (size_t symbol = 0; symbol < number_.size(); ++symbol) give(static_cast<Symbol>(symbol));
   }
@@ -369,6 +370,7 @@ class ProgramPrinter {
     if (instruction.stages != 0) text += fmt::format(" stages {}", instruction.stages);
     if (instruction.unrolled) text += " unrolled";
     if (instruction.reversed) text += " reversed";
+    if (instruction.counter >= 0) text += " counter " + symbol_name(instruction.counter);
     if (instruction.shared) text += " shared";
     if (instruction.simd) text += " simd";
     text += wide(instruction);

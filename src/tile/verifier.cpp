@@ -175,6 +175,7 @@ class ScopeWalk {
       check_symbol(instruction.from);
     if (instruction.kind == Kind::kRelabel || instruction.kind == Kind::kStack) check_symbol(instruction.to);
     if (instruction.kind == Kind::kFor) check_symbol(instruction.symbol);
+    if (instruction.counter != -1) check_symbol(instruction.counter);
   }
 
   // What is computed in 32 bits does not leave them on the way.

@@ -1,6 +1,7 @@
-// Words that steps of the Triton target write, so that its printer need not choose: of folds.
+// Words that steps of the Triton target write, so that its printer need not choose: of folds, and of reversed loops.
 #include <gtest/gtest.h>
 
+#include "lower/counted_down.hpp"
 #include "lower/lane_dimensions.hpp"
 #include "lower/tile_folds.hpp"
 #include "support/error.hpp"
@@ -110,6 +111,52 @@ TEST(TileFolds, AreToANumberWhereALoopEndsThere) {
   const std::string text = text_of(program);
   EXPECT_TRUE(line_with(text, "fold max %lengths").ends_with(" to_number")) << text;
   EXPECT_FALSE(line_with(text, "fold max %w_tile").ends_with(" to_number")) << text;
+}
+
+constexpr const char* kReversed = R"(program reversed {
+  grid row = 4
+  lane column = 16
+  launch warps 4
+  buffer x: f32[4, 56] input
+  buffer y: f32[4, 16] output
+  %zero: f32[column] = constant 0.0
+  for start = 0 to 40 step 16 carry %sum: f32[column] = %zero -> %total {
+    %tile: f32[column] = load x[row, start + column]
+    %next: f32[column] = add %sum, %tile
+    yield %next
+  }
+  for start = 0 to 40 step 16 reversed carry %sum_2: f32[column] = %total -> %total_2 {
+    %tile_2: f32[column] = load x[row, start + column]
+    %next_2: f32[column] = add %sum_2, %tile_2
+    yield %next_2
+  }
+  store y[row, column] <- %total_2
+}
+)";
+
+TEST(CountedDown, ReversedLoopsHaveACounter) {
+  tile::Program program = tile::parse_program(kReversed);
+  count_reversed_loops(program);
+  const std::string text = text_of(program);
+  EXPECT_TRUE(line_with(text, "for start").starts_with("for start = 0 to 40 step 16 carry")) << text;
+  EXPECT_NE(text.find("step 16 reversed counter start_number carry"), std::string::npos) << text;
+  ASSERT_EQ(program.symbols.back().name, "start_number");
+  EXPECT_EQ(kernel::as_constant(program.symbols.back().count), 3);
+  EXPECT_NE(fault_of(text, "reversed counter start_number", "counter start_number"), "");
+  program.symbols.back().count = tile::Index(4);
+  EXPECT_NE(tile::find_fault(program).find("'start_number' does not count the iterations of a reversed loop"),
+            std::string::npos)
+      << tile::find_fault(program);
+}
+
+TEST(CountedDown, CountersHaveNamesOfTheirOwn) {
+  std::string text = kReversed;
+  for (size_t at = text.find("%zero"); at != std::string::npos; at = text.find("%zero", at))
+    text.replace(at, 5, "%start_number");
+  tile::Program program = tile::parse_program(text);
+  count_reversed_loops(program);
+  EXPECT_EQ(program.symbols.back().name, "start_number_");
+  text_of(program);
 }
 
 }  // namespace

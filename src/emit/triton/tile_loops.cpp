@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "support/error.hpp"
+
 namespace kw::triton {
 
 using tile::Index;
@@ -22,9 +24,9 @@ LoopHead loop_head(const tile::Program& program, const tile::Instruction& loop, 
     if (loop.step != 1) bounds += fmt::format(", {}", loop.step);
     return {fmt::format("for {} in {}({}{}):", variable, range, bounds, in_flight), ""};
   }
-  std::string number = variable + "_number";
-  while (indices.is_taken(number)) number += "_";
-  const Index last = tile::iterations_of(program, loop) - Index(1);
+  KW_ASSERT(loop.counter >= 0, "the step 'count-down' has been taken");
+  const std::string& number = program.symbols[loop.counter].name;
+  const Index last = program.symbols[loop.counter].count - Index(1);
   const std::string start = loop.step == 1 ? number : fmt::format("{} * {}", number, loop.step);
   return {
       fmt::format("for {} in {}({}, -1, -1{}):", number, range, indices.spelled(last, {}, loop.wide), in_flight),

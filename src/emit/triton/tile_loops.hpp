@@ -13,9 +13,7 @@ struct LoopHead {
   std::string start;  // of the body: sets the loop's variable, where another one is counted; empty: nothing
 };
 
-// In order, or reversed: then iterations are counted down, and their starts multiples of the step. Of a start that is
-// counted down itself the compiler would not know that it is aligned, and accesses would be narrow. `until`: the text
-// of the value that may end it earlier.
+// In order, or reversed: then its counter goes down. `until`: the text of the value that may end it earlier.
 LoopHead loop_head(const tile::Program& program, const tile::Instruction& loop, const IndexText& indices,
                    const std::string& until = "");
 

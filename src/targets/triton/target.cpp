@@ -12,6 +12,7 @@
 #include "lower/block_numbers.hpp"
 #include "lower/coherent_loads.hpp"
 #include "lower/consumers.hpp"
+#include "lower/counted_down.hpp"
 #include "lower/index_names.hpp"
 #include "lower/index_widths.hpp"
 #include "lower/lane_dimensions.hpp"
@@ -55,6 +56,7 @@ constexpr lower::TargetStep kSteps[] = {
     {"index-widths", [](lower::Lowered& lowered) { lower::choose_index_widths(lowered.program); }},
     {"lane-dimensions", [](lower::Lowered& lowered) { lower::give_dimensions(lowered.program); }},
     {"tile-folds", [](lower::Lowered& lowered) { lower::choose_folds_of_tiles(lowered.program); }},
+    {"count-down", [](lower::Lowered& lowered) { lower::count_reversed_loops(lowered.program); }},
 };
 
 // What a program sorts on chip faster than the library sorts in memory; and picks, a few largest one after the other.
