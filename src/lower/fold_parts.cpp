@@ -26,6 +26,8 @@ class PartFinder {
 
   void visit(std::vector<LoopStep>& steps) {
     for (LoopStep& step : steps) {
+      for (const BegunFold& begun : step.folds)
+        if (!in_variable(*begun.fold) && may_lose_nan(program_, *begun.fold)) step.shared = 0;
       for (BegunFold& begun : step.folds) mark(begun, step);
       if (!step.instruction) open_.push_back(step.lane);
       visit(step.body);
@@ -37,12 +39,14 @@ class PartFinder {
  private:
   void mark(BegunFold& begun, const LoopStep& loop) const {
     const Instruction& fold = *begun.fold;
-    const std::vector<Symbol>& left = program_.values[fold.results[0]].type.lanes;
-    const bool in_variable = std::all_of(left.begin(), left.end(), [&](Symbol lane) {
-      return std::find(open_.begin(), open_.end(), lane) != open_.end();
-    });
-    begun.in_parts = in_variable && !folds_along(fold) && runs_apart(loop, fold);
+    begun.in_parts = in_variable(fold) && !folds_along(fold) && runs_apart(loop, fold);
     begun.flags_nan = begun.in_parts && may_lose_nan(program_, fold);
+  }
+
+  bool in_variable(const Instruction& fold) const {
+    const std::vector<Symbol>& left = program_.values[fold.results[0]].type.lanes;
+    return std::all_of(left.begin(), left.end(),
+                       [&](Symbol lane) { return std::find(open_.begin(), open_.end(), lane) != open_.end(); });
   }
 
   const tile::Program& program_;

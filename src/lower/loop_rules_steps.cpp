@@ -242,6 +242,8 @@ class StepChecker {
     const bool apart = !folds_along(fold) && in_variable && runs_apart(loop, fold);
     require(begun.in_parts || !apart, "'%{}' is one variable, and points that it folds are met side by side", result);
     require(apart || !begun.in_parts, "'%{}' is folded in parts, and nothing runs side by side", result);
+    require(apart || loop.shared == 0 || !may_lose_nan(program_, fold),
+            "threads combine '%{}' by comparisons, and nothing says whether NaN is met", result);
     const bool loses_nan = apart && may_lose_nan(program_, fold);
     require(begun.flags_nan || !loses_nan, "'%{}' is compared in parts, and nothing says whether NaN is met", result);
     require(loses_nan || !begun.flags_nan, "'%{}' flags NaN, which it does not lose", result);

@@ -295,10 +295,12 @@ constexpr const char* kExtremes = R"(program extremes {
   %most: f32[row] = fold max %a over column
   %count: i32[row] = fold min %whole over column
   %highest: f32[column] = fold max %a over row
+  %sums: f32[column] = fold sum %a over row
   %both: f32[row] = add %total, %most
   store y[row] <- %both
   store m[row] <- %count
-  store z[column] <- %highest
+  %summed: f32[column] = add %highest, %sums
+  store z[column] <- %summed
 }
 )";
 
@@ -327,6 +329,22 @@ TEST(LoopVerifier, FoldsSideBySideAreInPartsAndLoseNoNan) {
   Broken flagged(kExtremes);
   begun_fold(flagged, "count").flags_nan = true;
   EXPECT_NE(flagged.fault().find("'%count' flags NaN, which it does not lose"), std::string::npos) << flagged.fault();
+}
+
+TEST(LoopVerifier, ThreadsDoNotShareAnArrayOfExtremes) {
+  std::string text = kExtremes;
+  text.replace(text.find("row = 4"), 7, "row = 4 shared");
+  Broken made(text.c_str());
+  EXPECT_EQ(made.fault(), "");
+  std::vector<LoopStep*> loops;
+  for (LoopStep& step : made.plan.body)
+    if (!step.instruction && !step.folds.empty()) loops.push_back(&step);
+  ASSERT_EQ(loops.size(), 1U) << print_loops(made.program, made.plan);
+  EXPECT_EQ(loops[0]->shared, 0);
+  loops[0]->shared = 1;
+  EXPECT_NE(made.fault().find("threads combine '%highest' by comparisons, and nothing says whether NaN is met"),
+            std::string::npos)
+      << made.fault();
 }
 
 // Rows in memory, and what is computed, sorted down columns.
