@@ -39,6 +39,7 @@
 //     %picked: f32[row] = load weight[row + %table]         # a coordinate: an index, an integer tile, or their sum
 //     %turned: f32[source] = relabel %x column -> source
 //     %total: f32[row] = fold sum %squares over column
+//     %least: f32 = fold min %x_tile over row, column at_once    # not one dimension after the other; or to_number
 //     %place: i64[row] = fold arg_max %x_tile over column    # the place along the lanes folded
 //     %most: f32[row], %at: i32[row] = fold max %x_tile, %place over column    # with what stands beside it, of equals
 //                                                           # the largest
@@ -46,7 +47,9 @@
 //     %product: f32[row, column] = scan prod %x_tile along column network    # in one order of multiplication
 //     %sum: f32[row, column], %met: f32[row] = scan sum %x_tile along column after %met_before
 //     %top: f32[row, column], %at: i32[row, column] = scan sort_down %x_tile, %place along column first 5 picked
+//                                                           # or, of a power of two, top_k
 //     %sums: f32[row, n] = dot %start, %a, %b precision tf32     # ieee is not written
+//     %first: f32[m, n] = dot %zero, %a, %b from_zero       # added to nothing
 //     copy async staged[0, column] <- x[row_block, column] over column where %inside      # plain, async, bulk;
 //                                                           # `otherwise` is 0 where it is not written
 //     wait 1                                                # until one copy at most is under way
@@ -61,7 +64,8 @@
 //       ...
 //       yield %new_m, %new_s
 //     }                                                     # or `unrolled` in the place of stages; behind that
-//                                                           # `shared` (by threads) and `simd`
+//                                                           # `reversed counter key_number` (the number of the
+//                                                           # iteration), `shared` (by threads) and `simd`
 //     if %last -> %a: f32[row] {                            # results may be missing; then yields are, too
 //       yield %x
 //     } else {

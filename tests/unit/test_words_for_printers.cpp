@@ -1,8 +1,10 @@
-// Words that steps of the Triton target write, so that its printer need not choose: of folds, and of reversed loops.
+// Words that steps of the Triton target write, so that its printer need not choose: of folds and
+// products, and of reversed loops.
 #include <gtest/gtest.h>
 
 #include "lower/counted_down.hpp"
 #include "lower/lane_dimensions.hpp"
+#include "lower/matrix_order.hpp"
 #include "lower/tile_folds.hpp"
 #include "support/error.hpp"
 #include "tile/text.hpp"
@@ -157,6 +159,28 @@ TEST(CountedDown, CountersHaveNamesOfTheirOwn) {
   count_reversed_loops(program);
   EXPECT_EQ(program.symbols.back().name, "start_number_");
   text_of(program);
+}
+
+TEST(MatrixOrder, LeftMatricesAreFirst) {
+  tile::Program program = tile::parse_program(R"(program products {
+  grid block = 2
+  lane m = 16, n = 32, k = 16
+  launch warps 4
+  buffer a: f32[2, 16, 16] input
+  buffer w: f32[16, 32] input
+  buffer y: f32[2, 16, 32] output
+  %left: f32[m, k] = load a[block, m, k]
+  %right: f32[k, n] = load w[k, n]
+  %zero: f32[m, n] = constant 0.0
+  %turned: f32[m, n] = dot %zero, %right, %left
+  %both: f32[m, n] = dot %turned, %left, %right
+  store y[block, m, n] <- %both
+}
+)");
+  put_left_matrices_first(program);
+  const std::string text = text_of(program);
+  EXPECT_EQ(line_with(text, "dot %zero"), "dot %zero, %left, %right");
+  EXPECT_EQ(line_with(text, "dot %turned"), "dot %turned, %left, %right");
 }
 
 }  // namespace

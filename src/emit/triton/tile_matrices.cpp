@@ -1,7 +1,5 @@
 #include "emit/triton/tile_matrices.hpp"
 
-#include <utility>
-
 namespace kw::triton {
 
 using tile::Symbol;
@@ -21,10 +19,6 @@ std::optional<Matrices> matrices_of(const tile::Program& program, const tile::In
   if (inner.size() != 1 || rows.size() != 1 || columns.size() != 1) {
     why_not = "a dot that is not of two matrices";
     return std::nullopt;
-  }
-  if (kept.back() == rows[0]) {
-    std::swap(matrices.left, matrices.right);
-    std::swap(rows, columns);
   }
   Lanes result = batch;
   matrices.left_lanes = matrices.right_lanes = batch;

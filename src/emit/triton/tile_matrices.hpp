@@ -15,8 +15,8 @@ struct Matrices {
   std::vector<tile::Symbol> left_lanes, right_lanes;
 };
 
-// The operands in the order in which the result has their rows and columns; `why_not` says why they are no matrices
-// where the dot is not one product of them for each point of a batch.
+// The operands, of which the first has the rows; `why_not` says why they are no matrices where the dot is not one
+// product of them for each point of a batch.
 std::optional<Matrices> matrices_of(const tile::Program& program, const tile::Instruction& dot, std::string& why_not);
 
 }  // namespace kw::triton

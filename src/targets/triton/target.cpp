@@ -17,6 +17,7 @@
 #include "lower/index_widths.hpp"
 #include "lower/lane_dimensions.hpp"
 #include "lower/masks.hpp"
+#include "lower/matrix_order.hpp"
 #include "lower/numerics.hpp"
 #include "lower/pipeline.hpp"
 #include "lower/sort_ways.hpp"
@@ -55,6 +56,7 @@ constexpr lower::TargetStep kSteps[] = {
     {"order-sums", [](lower::Lowered& lowered) { lower::order_sums(lowered.program); }},
     {"index-widths", [](lower::Lowered& lowered) { lower::choose_index_widths(lowered.program); }},
     {"lane-dimensions", [](lower::Lowered& lowered) { lower::give_dimensions(lowered.program); }},
+    {"matrix-order", [](lower::Lowered& lowered) { lower::put_left_matrices_first(lowered.program); }},
     {"tile-folds", [](lower::Lowered& lowered) { lower::choose_folds_of_tiles(lowered.program); }},
     {"count-down", [](lower::Lowered& lowered) { lower::count_reversed_loops(lowered.program); }},
 };
