@@ -1,7 +1,8 @@
 // How a CPU runs one block of a tile program: which instructions share loops over lanes, and where every tile lives.
 // A printer of C++ spells this plan and decides nothing. `loop_text.hpp` prints it, `loop_verifier.hpp` checks it.
 //
-// Reading order: LaneBound → BegunFold → Product → SortedRows → PlaceStart → LoopStep → TilePlace → LoopPlan.
+// Reading order: LaneBound → BegunFold → BegunScan → Product → SortedRows → PlaceStart → LoopStep → TilePlace →
+// LoopPlan.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,13 @@ struct BegunFold {
   const tile::Instruction* fold;
   bool in_parts = false;   // SIMD lanes, or threads, fold parts into variables, which are combined behind the loop
   bool flags_nan = false;  // in parts, points are compared, which loses NaN: a flag says whether any point was one
+};
+
+// A simple scan that goes along a loop.
+struct BegunScan {
+  const tile::Instruction* scan;
+  std::vector<tile::Symbol> kept = {};  // lanes of rows that are walked side by side: of each it is kept, in an array,
+                                        // what the walk has met; none: in a variable, or in the scan's further results
 };
 
 // How a dot is computed.
@@ -91,16 +99,16 @@ struct LoopStep {
   int shared = 0;                       // loops, this one first, that threads share together
   bool is_short = false;                // the variable is counted in 32 bits
   std::vector<BegunFold> folds;
-  std::vector<const tile::Instruction*> scans;  // simple ones that go along this loop
-  std::vector<tile::Value> declared;            // variables and arrays that are declared before this step
-  std::vector<int> starts;                      // of places, that are computed before this step
-  std::vector<LeftOfPlace> left;                // of accesses inside, behind starts
-  std::vector<int> named_ends;                  // that are computed before this loop: its own first
-  int end_name = -1;                            // of the plan's named ends, the loop's; -1: it ends at a number
-  int64_t first = 0, last = 0;  // what numbers say of where a loop begins, and of where it ends, if that
-                                // has no name; `begins` and `ends` are then what is no number
-  Product product;              // of a dot
-  SortedRows rows;              // of a sort
+  std::vector<BegunScan> scans;
+  std::vector<tile::Value> declared;  // variables and arrays that are declared before this step
+  std::vector<int> starts;            // of places, that are computed before this step
+  std::vector<LeftOfPlace> left;      // of accesses inside, behind starts
+  std::vector<int> named_ends;        // that are computed before this loop: its own first
+  int end_name = -1;                  // of the plan's named ends, the loop's; -1: it ends at a number
+  int64_t first = 0, last = 0;        // what numbers say of where a loop begins, and of where it ends, if that
+                                      // has no name; `begins` and `ends` are then what is no number
+  Product product;                    // of a dot
+  SortedRows rows;                    // of a sort
   std::vector<LoopStep> body, otherwise_body;
 };
 

@@ -205,7 +205,7 @@ class StepChecker {
     for (const auto* bounds : {&loop.begins, &loop.ends})
       for (const LaneBound& bound : *bounds) use(bound.value);
     for (const BegunFold& begun : loop.folds) check_fold(*begun.fold, loop);
-    for (const Instruction* scan : loop.scans) check_scan(*scan, loop);
+    for (const BegunScan& begun : loop.scans) check_scan(begun, loop);
     check_runs(loop);
     const std::set<Value> known = known_;
     known_.insert(loop.known.begin(), loop.known.end());
@@ -249,11 +249,16 @@ class StepChecker {
     require(loses_nan || !begun.flags_nan, "'%{}' flags NaN, which it does not lose", result);
   }
 
-  void check_scan(const Instruction& scan, const LoopStep& loop) {
+  void check_scan(const BegunScan& begun, const LoopStep& loop) {
+    const Instruction& scan = *begun.scan;
     const std::string& result = name(scan.results[0]);
     require(is_simple_scan(scan) && scan.from == loop.lane, "'%{}' begins before a loop over another lane", result);
     require(scan.reversed == loop.reversed, "'%{}' goes the other way than its loop", result);
     require(begun_.insert(&scan).second, "'%{}' begins twice", result);
+    std::vector<Symbol> rows;
+    for (Symbol lane : lanes(scan.results[0]))
+      if (scan.way != tile::ScanWay::kAfter && lane != scan.from && !is_open(lane)) rows.push_back(lane);
+    require(begun.kept == rows, "what '%{}' has met is not kept of each row that is walked beside others", result);
     for (size_t i = tile::scanned_operands(scan); i < scan.operands.size(); ++i) use(scan.operands[i]);
   }
 

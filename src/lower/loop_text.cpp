@@ -58,7 +58,7 @@ class PlanPrinter {
     add(step.rows.takes_places, "takes_places");
     add(!step.rows.copied.empty(), "copies " + values(step.rows.copied));
     add(!step.folds.empty(), "folds " + folds(step.folds));
-    add(!step.scans.empty(), "scans " + results(step.scans));
+    add(!step.scans.empty(), "scans " + scans(step.scans));
     return text;
   }
 
@@ -76,8 +76,10 @@ class PlanPrinter {
     return joined(list, [&](Value value) { return "%" + program_.values[value].name; });
   }
 
-  std::string results(const std::vector<const Instruction*>& list) const {
-    return joined(list, [&](const Instruction* one) { return values(one->results); });
+  std::string scans(const std::vector<BegunScan>& list) const {
+    return joined(list, [&](const BegunScan& begun) {
+      return values(begun.scan->results) + (begun.kept.empty() ? "" : " of " + symbols(begun.kept));
+    });
   }
 
   std::string folds(const std::vector<BegunFold>& list) const {

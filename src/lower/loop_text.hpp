@@ -25,11 +25,11 @@
 //     staged scratch 2048                                  # a buffer in shared memory
 //
 // Loops say `moves` (each run of memory by one call), `reversed`, `unroll 8`, `shared 2` (loops that threads share
-// together), `scans %s`, `whole_vectors` (goes on from its end to whole vectors), `known %c` (comparisons that hold
-// inside) and `holds %m` (masks that hold up to its end); folds say `in_parts` and `flags_nan` (BegunFold); dots say
-// `columns along n` or `call along n`, and how their lanes are walked, `loops b rows m columns n depth k` (Product);
-// sorts say `from_memory`, `takes_places` and `copies %s` (SortedRows); stores and what has them inside say
-// `unless_refused`; places say `packed`, `extended` and `statement` (loop_plan.hpp).
+// together), `scans %s of row` (BegunScan), `whole_vectors` (goes on from its end to whole vectors), `known %c`
+// (comparisons that hold inside) and `holds %m` (masks that hold up to its end); folds say `in_parts` and `flags_nan`
+// (BegunFold); dots say `columns along n` or `call along n`, and how their lanes are walked, `loops b rows m columns n
+// depth k` (Product); sorts say `from_memory`, `takes_places` and `copies %s` (SortedRows); stores and what has them
+// inside say `unless_refused`; places say `packed`, `extended` and `statement` (loop_plan.hpp).
 #pragma once
 
 #include <string>

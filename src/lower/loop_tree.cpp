@@ -278,6 +278,8 @@ class TreeBuilder {
 // With which loops folds and scans begin.
 class Beginnings {
  public:
+  explicit Beginnings(const tile::Program& program) : program_(program) {}
+
   void note(std::vector<LoopStep>& block) {
     for (LoopStep& step : block) {
       if (!step.instruction) {
@@ -301,13 +303,16 @@ class Beginnings {
   }
 
   void begin_scan(const Instruction& scan) {
-    for (LoopStep* loop : open_)
-      if (loop->lane == scan.from) {
-        loop->scans.push_back(&scan);
-        loop->reversed = scan.reversed;
-      }
+    std::vector<Symbol> rows = program_.values[scan.results[0]].type.lanes;
+    for (LoopStep* loop : open_) {
+      std::erase(rows, loop->lane);
+      if (loop->lane != scan.from) continue;
+      loop->scans.push_back({&scan, scan.way == tile::ScanWay::kAfter ? std::vector<Symbol>() : rows});
+      loop->reversed = scan.reversed;
+    }
   }
 
+  const tile::Program& program_;
   std::vector<LoopStep*> open_;
 };
 
@@ -342,7 +347,7 @@ std::vector<LoopStep> build_loops(const tile::Program& program, const std::vecto
                                   const std::vector<bool>& is_repeated) {
   const Walks walks = find_walks(program);
   std::vector<LoopStep> body = TreeBuilder(program, ranks, is_repeated, walks).block(program.body);
-  Beginnings().note(body);
+  Beginnings(program).note(body);
   return body;
 }
 

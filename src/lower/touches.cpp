@@ -53,7 +53,7 @@ class TouchWalk {
       // What is folded is set before the loop; its first step reads its points later.
       for (const BegunFold& begun : step.folds)
         for (Value value : begun.fold->results) make(value, block, place, now_ - 1);
-      for (const Instruction* scan : step.scans) visit_scan(*scan, block, place);
+      for (const BegunScan& begun : step.scans) visit_scan(*begun.scan, block, place);
       walk({block, place, step.lane, &step.body});
       return;
     }

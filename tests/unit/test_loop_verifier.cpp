@@ -347,6 +347,29 @@ TEST(LoopVerifier, ThreadsDoNotShareAnArrayOfExtremes) {
       << made.fault();
 }
 
+// Running sums of rows that are walked side by side.
+constexpr const char* kWalks = R"(program walks {
+  lane row = 4, column = 16
+  launch warps 4
+  buffer x: f32[4, 16] input
+  buffer y: f32[4, 16] output
+  %a: f32[row, column] = load x[row, column]
+  %running: f32[row, column] = scan sum %a along column
+  store y[row, column] <- %running
+}
+)";
+
+TEST(LoopVerifier, WalksKeepWhatTheyHaveMetOfEachRow) {
+  Broken made(kWalks);
+  EXPECT_EQ(made.fault(), "");
+  const std::string text = print_loops(made.program, made.plan);
+  EXPECT_NE(text.find("scans %running of row\n"), std::string::npos) << text;
+  made.step("lane column").scans[0].kept.clear();
+  EXPECT_NE(made.fault().find("what '%running' has met is not kept of each row that is walked beside others"),
+            std::string::npos)
+      << made.fault();
+}
+
 // Rows in memory, and what is computed, sorted down columns.
 constexpr const char* kSorts = R"(program sorts {
   grid block = 2

@@ -211,7 +211,8 @@ class TilePrinter {
                                       [&](const lower::BegunFold& begun) { return results_in(begun.fold); });
       const bool carried = step.instruction && step.instruction->kind == Kind::kFor &&
                            std::count(step.instruction->arguments.begin(), step.instruction->arguments.end(), value);
-      const bool walked = std::any_of(step.scans.begin(), step.scans.end(), results_in);
+      const bool walked = std::any_of(step.scans.begin(), step.scans.end(),
+                                      [&](const lower::BegunScan& begun) { return results_in(begun.scan); });
       if (!folded && !carried && !walked) at_.out.line(at_.text.held_type(value) + " " + at_.text.name(value) + ";");
     }
   }

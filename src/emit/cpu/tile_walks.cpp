@@ -27,16 +27,13 @@ Text met(const TileContext& at, const Instruction& scan, size_t i) {
   return {place.empty() ? running.name : running.name + "[" + place + "]", precedence::kPrimary};
 }
 
-void begin(TileContext& at, const Instruction& scan) {
+void begin(TileContext& at, const lower::BegunScan& begun) {
+  const Instruction& scan = *begun.scan;
+  int64_t elements = 1;
+  for (Symbol lane : begun.kept) elements *= at.text.width(lane);
   for (size_t i = 0; i < scan.results.size(); ++i) {
     const Value result = scan.results[i];
-    RunningScan running{at.text.fresh(at.text.own_name(result) + "_so_far"), {}};
-    int64_t elements = 1;
-    for (Symbol lane : at.text.type(result).lanes) {
-      if (lane == scan.from || at.is_open(lane)) continue;
-      running.lanes.push_back(lane);
-      elements *= at.text.width(lane);
-    }
+    const RunningScan running{at.text.fresh(at.text.own_name(result) + "_so_far"), begun.kept};
     const std::string start = i == 0 ? identity_text(at, scan.reduce, result).text : "0";
     const std::string type = at.text.held_type(result);
     if (running.lanes.empty()) {
@@ -54,8 +51,9 @@ void begin(TileContext& at, const Instruction& scan) {
 void begin_scans(TileContext& at, const LoopStep& loop) {
   Assignments before;
   std::set<Value> variables;
-  for (const Instruction* scan : loop.scans) {
-    if (scan->way != tile::ScanWay::kAfter) begin(at, *scan);
+  for (const lower::BegunScan& begun : loop.scans) {
+    const Instruction* scan = begun.scan;
+    if (scan->way != tile::ScanWay::kAfter) begin(at, begun);
     for (size_t i = tile::scanned_operands(*scan); i < scan->operands.size(); ++i) {
       before.emplace_back(scan->results[i], scan->operands[i]);
       if (!at.text.is_array(scan->results[i])) variables.insert(scan->results[i]);
