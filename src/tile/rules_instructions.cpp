@@ -5,7 +5,6 @@
 #include "kernel/scalar_values.hpp"
 #include "tile/box.hpp"
 #include "tile/rules.hpp"
-#include "tile/text_words.hpp"
 
 namespace kw::tile {
 namespace {
@@ -124,7 +123,6 @@ class InstructionRules {
   void check_op() const {
     check_counts(kernel::arity_of(at_.op), 1);
     check_op_types();
-    check_exactness();
     Lanes all;
     for (size_t i = 0; i < at_.operands.size(); ++i)
       for (const Symbol lane : operand(i).lanes)
@@ -138,17 +136,6 @@ class InstructionRules {
       require(operand(i).lanes == in_order, "operand {} has lanes {}, but the result has them in the order {}", i,
               lanes_text(operand(i).lanes), lanes_text(result().lanes));
     }
-  }
-
-  void check_exactness() const {
-    const std::string_view word = kExactnessWords[static_cast<size_t>(at_.exactness)];
-    const bool is_usual = at_.exactness == Exactness::kUsual;
-    require(has_form(at_.op, at_.exactness), "{} has no {} form", kernel::name_of(at_.op), word);
-    require(is_usual || result().dtype == DType::f32, "only operations in f32 have a form that is {}", word);
-    require(!at_.nonnegative || has_nonnegative_form(at_.op, result().dtype),
-            "{} of {} does not depend on whether its operands are negative", kernel::name_of(at_.op),
-            kw::name_of(result().dtype));
-    require(at_.op != ScalarOp::kPow || is_usual || at_.nonnegative, "the approximate pow is one of nonnegative bases");
   }
 
   void check_shared_dtype(size_t first) const {
@@ -535,18 +522,6 @@ class InstructionRules {
     check_reduced_types();
     for (size_t i = 0; i < scanned_operands(at_); ++i) check_lanes(result(i), operand(0).lanes, "the result");
     if (at_.way == ScanWay::kAfter) check_what_goes_on();
-    check_way_of_scan();
-  }
-
-  void check_way_of_scan() const {
-    const bool sorts = kernel::is_sort(at_.reduce);
-    require(!sorts || !at_.reversed, "a sort is not reversed");
-    require(at_.integer == 0 || (sorts && at_.integer > 0), "first places are those of a sort");
-    require(at_.way != ScanWay::kNetwork || (at_.reduce == ReduceOp::kProd && !at_.reversed),
-            "a network is of products that are not reversed");
-    // What is picked is struck out, so that no two may be equal: places tell them apart.
-    require(at_.way != ScanWay::kPicked || (sorts && at_.integer > 0 && at_.operands.size() == 2),
-            "first places are picked of a sort with places");
   }
 
   // --- Control ---
