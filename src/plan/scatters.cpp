@@ -126,9 +126,9 @@ struct Reader {
   }
 };
 
-// Of slice_scatter and select_scatter: where along `dim` the source lies.
+// Of slice_scatter and select_scatter: where along `dim` the source lies. One with a step is no scatter of ours.
 struct Slice {
-  int64_t dim = 0, start = 0, step = 1;
+  int64_t dim = 0, start = 0;
 };
 
 Slice slice_of(const Graph& graph, const Node& node) {
@@ -138,7 +138,6 @@ Slice slice_of(const Graph& graph, const Node& node) {
   slice.dim = wrap_dim(node.integer("dim", 0), static_cast<int64_t>(shape.size()));
   const int64_t size = shape[static_cast<size_t>(slice.dim)], start = node.integer(selects ? "index" : "start", 0);
   slice.start = std::clamp<int64_t>(start < 0 ? start + size : start, 0, size);
-  slice.step = node.integer("step", 1);
   return slice;
 }
 
@@ -169,7 +168,7 @@ std::optional<ScatterPoint> scatter_point(const Graph& graph, NodeId id, const S
     result.place = point;
     if (point.size() < shape.size()) result.place.insert(result.place.begin() + slice.dim, Index(0));
     Index& along = result.place[static_cast<size_t>(slice.dim)];
-    along = along * Index(slice.step) + Index(slice.start);
+    along = along + Index(slice.start);
     return result;
   }
   const auto look_up = [&](LookupKind kind, ValueId index, Coords coords, size_t dim) {
