@@ -1,6 +1,8 @@
 // The verifier's parts: rules of declarations, of single instructions, and of accesses.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +17,11 @@ namespace kw::tile {
 struct BrokenRule {
   std::string message;
 };
+
+template <typename... Arguments>
+void require(bool holds, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  if (!holds) throw BrokenRule{fmt::format(text, std::forward<Arguments>(arguments)...)};
+}
 
 // Names, symbols, grid, buffers.
 void check_declarations(const Program& program);

@@ -53,11 +53,6 @@ class InstructionRules {
   }
 
  private:
-  template <typename... Arguments>
-  static void require(bool holds, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
-    if (!holds) throw BrokenRule{fmt::format(text, std::forward<Arguments>(arguments)...)};
-  }
-
   const TileType& type_of(Value value) const { return program_.values[value].type; }
   const TileType& operand(size_t i) const { return type_of(at_.operands[i]); }
   const TileType& result(size_t i = 0) const { return type_of(at_.results[i]); }

@@ -10,11 +10,6 @@
 namespace kw::tile {
 namespace {
 
-template <typename... Arguments>
-void require(bool holds, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
-  if (!holds) throw BrokenRule{fmt::format(text, std::forward<Arguments>(arguments)...)};
-}
-
 void check_fold(const Program& program, const Instruction& fold) {
   if ((fold.at_once || fold.to_number) && !program.values[fold.results[0]].type.lanes.empty())
     throw BrokenRule{"a tile is folded whole, but lanes are left"};
