@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernel/scalar_values.hpp"
 #include "lower/online.hpp"
+#include "lower/place_conditions.hpp"
 
 namespace kw::lower {
 namespace {
@@ -34,61 +36,16 @@ struct Range {
   std::optional<Index> first, end;
 };
 
-// A whole number that is made of axes and constants.
-std::optional<Index> index_of(const kernel::Kernel& kernel, ExprId id) {
-  const Expr& expr = kernel.exprs[id];
-  if (expr.kind == ExprKind::kIndex) return expr.index;
-  if (is_floating(expr.dtype)) return std::nullopt;
-  if (expr.kind == ExprKind::kConstant) return Index(expr.integer);
-  if (expr.kind != ExprKind::kOp) return std::nullopt;
-  if (expr.op == ScalarOp::kCast && size_of(expr.dtype) >= 4) return index_of(kernel, expr.operands[0]);
-  if (expr.op != ScalarOp::kAdd && expr.op != ScalarOp::kSub) return std::nullopt;
-  const auto left = index_of(kernel, expr.operands[0]), right = index_of(kernel, expr.operands[1]);
-  if (!left || !right) return std::nullopt;
-  return expr.op == ScalarOp::kAdd ? *left + *right : *left - *right;
-}
-
-// Where both hold: of two that say something of one end, what the first says.
-Range both(Range range, Range other) {
-  if (!range.first) range.first = std::move(other.first);
-  if (!range.end) range.end = std::move(other.end);
+// What a condition asks of the axis; of two that say something of one end, what the first says.
+Range range_of(const kernel::Kernel& kernel, ExprId condition, kernel::Symbol axis, bool not_) {
+  Range range;
+  for (const Index& place : asked_of_places(kernel, condition, not_)) {
+    const auto linear = kernel::linear_in(place, axis);
+    if (!linear) continue;
+    if (linear->coefficient == Index(-1) && !range.end) range.end = linear->rest + Index(1);
+    if (linear->coefficient == Index(1) && !range.first) range.first = Index(0) - linear->rest;
+  }
   return range;
-}
-
-// What the condition, or that a number is not 0, asks of the axis; `not_`: what it asks where it does not hold.
-Range range_of(const kernel::Kernel& kernel, ExprId id, kernel::Symbol axis, bool not_) {
-  const Expr& condition = kernel.exprs[id];
-  if (condition.kind != ExprKind::kOp) return {};
-  if (condition.op == ScalarOp::kLogicalNot) return range_of(kernel, condition.operands[0], axis, !not_);
-  if (condition.op == (not_ ? ScalarOp::kLogicalOr : ScalarOp::kLogicalAnd)) {
-    return both(range_of(kernel, condition.operands[0], axis, not_),
-                range_of(kernel, condition.operands[1], axis, not_));
-  }
-  const auto is_zero = [&](ExprId operand) {
-    const Expr& expr = kernel.exprs[operand];
-    return expr.kind == ExprKind::kConstant && (is_floating(expr.dtype) ? expr.number == 0.0 : expr.integer == 0);
-  };
-  // A mask of ones and zeros, as tril and triu make one: not 0 where both conditions hold.
-  if (condition.op == ScalarOp::kSelect && !not_ && is_zero(condition.operands[2])) {
-    return both(range_of(kernel, condition.operands[0], axis, not_),
-                range_of(kernel, condition.operands[1], axis, not_));
-  }
-  if (condition.op == ScalarOp::kCast) return range_of(kernel, condition.operands[0], axis, not_);
-  if ((condition.op == ScalarOp::kEqual || condition.op == ScalarOp::kNotEqual) && is_zero(condition.operands[1]))
-    return range_of(kernel, condition.operands[0], axis, not_ != (condition.op == ScalarOp::kEqual));
-  const bool less = condition.op == ScalarOp::kLess || condition.op == ScalarOp::kLessEqual,
-             greater = condition.op == ScalarOp::kGreater || condition.op == ScalarOp::kGreaterEqual;
-  if (!less && !greater) return {};
-  const auto left = index_of(kernel, condition.operands[0]), right = index_of(kernel, condition.operands[1]);
-  if (!left || !right) return {};
-  // difference < 0, or <= 0
-  const bool smaller_first = less != not_;
-  const bool or_equal = (condition.op == ScalarOp::kLessEqual || condition.op == ScalarOp::kGreaterEqual) != not_;
-  const auto linear = kernel::linear_in(smaller_first ? *left - *right : *right - *left, axis);
-  if (!linear) return {};
-  if (linear->coefficient == Index(1)) return {{}, Index(or_equal ? 1 : 0) - linear->rest};
-  if (linear->coefficient == Index(-1)) return {linear->rest + Index(or_equal ? 0 : 1), {}};
-  return {};
 }
 
 class Stops {
@@ -204,29 +161,78 @@ std::optional<Index> first_needless(const kernel::Kernel& kernel, const std::vec
   return needed_by(kernel, folds, axis).end;
 }
 
+namespace {
+
+// The largest of an index among a block's points; nullopt where it is not linear along a lane.
+std::optional<tile::Index> largest_in_block(const Mapped& mapped, tile::Index index) {
+  for (tile::Symbol lane : tile::lanes_of(mapped.program, index)) {
+    const auto linear = kernel::linear_in(index, lane);
+    const auto slope = linear ? kernel::as_constant(linear->coefficient) : std::nullopt;
+    if (!slope) return std::nullopt;
+    index = linear->rest + tile::Index(*slope > 0 ? *slope * (tile::width_of(mapped.program, lane) - 1) : 0);
+  }
+  return index;
+}
+
+// The largest among the blocks that run as one, as each of them finds it.
+std::optional<tile::Index> largest_of_consumers(const Mapped& mapped, const tile::Index& index,
+                                                kernel::SymbolRanges ranges) {
+  const tile::Consumers& consumers = mapped.consumers;
+  if (consumers.count == 1 || consumers.along < 0 || !kernel::uses(index, consumers.along)) return index;
+  const auto linear = kernel::linear_in(index, consumers.along);
+  const auto slope = linear ? kernel::as_constant(linear->coefficient) : std::nullopt;
+  if (!slope) return std::nullopt;
+  const tile::Index first = kernel::floor_divide(kernel::symbol_index(consumers.along), consumers.count, ranges) *
+                            tile::Index(consumers.count);
+  return linear->rest + tile::Index(*slope) * (first + tile::Index(*slope > 0 ? consumers.count - 1 : 0));
+}
+
+// 1 where the index is 0 or more, 0 where it is less; by quotients of what is never negative, as `start_of`.
+tile::Index is_reached(const tile::Index& index, kernel::Interval range, kernel::SymbolRanges ranges) {
+  const auto half = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(-range.low, range.high + 1))));
+  if (index.constant < 0) return kernel::floor_divide(index + tile::Index(half), half, ranges);
+  return tile::Index(1) - kernel::floor_divide(tile::Index(half - 1) - index, half, ranges);
+}
+
+// One step in blocks where nothing that is stored takes folds in, else all: the result of a fold is always there.
+// `asked`: of the places that do (place_conditions.hpp).
+tile::Index end_where_used(const Values& values, const MappedLoop& loop, const std::vector<Index>& asked) {
+  const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(values.mapped.program);
+  const auto points = kernel::as_constant(loop.end);
+  if (!points || *points <= loop.step) return loop.end;
+  tile::Index used(1);  // 1 or 0
+  for (const Index& place : asked) {
+    auto largest = largest_in_block(values.mapped, values.mapped.translate(place));
+    if (largest) largest = largest_of_consumers(values.mapped, *largest, ranges);
+    if (!largest || values.emission.depth_of(*largest) > values.emission.depth()) continue;
+    const kernel::Interval range = kernel::range_of(*largest, ranges);
+    if (range.low >= 0) continue;
+    used = kernel::minimum(used, is_reached(*largest, range, ranges), ranges);
+  }
+  return tile::Index(loop.step) + tile::Index(*points - loop.step) * used;
+}
+
+}  // namespace
+
 tile::Index bound_of(const Values& values, const MappedLoop& loop, const std::optional<std::vector<ExprId>>& folds) {
   const std::string& name = values.name_of(loop.axes[0]);
   if (!folds) values.refuse(fmt::format("axis '{}' is bounded, but its loop does more than fold", name));
   const auto bound = first_needless(values.kernel, *folds, loop.axes[0]);
+  const std::vector<Index> asked = asked_where_used(values.kernel, *folds);
+  if (!bound && !asked.empty() && loop.axes.size() == 1) return end_where_used(values, loop, asked);
   if (!bound || loop.axes.size() > 1)
     values.refuse(fmt::format("axis '{}' is bounded, but no mask says where its folds have all they need", name),
-                  "A maximum of select(axis <= other, x, -inf) has one, and sums of its exponentials.");
+                  "A maximum of select(axis <= other, x, -inf) has one, sums of its exponentials, and products that "
+                  "select(row <= column, product, 0.0) drops.");
   const std::vector<kernel::SymbolRange> ranges = tile::ranges_of(values.mapped.program);
-  tile::Index end = values.mapped.translate(*bound);
-  for (tile::Symbol lane : tile::lanes_of(values.mapped.program, end)) {
-    const auto linear = kernel::linear_in(end, lane);
-    if (!linear || !kernel::as_constant(linear->coefficient))
-      values.refuse(fmt::format("axis '{}' is bounded by what is not linear along a tile", name));
-    const int64_t slope = *kernel::as_constant(linear->coefficient);
-    const int64_t widest = tile::width_of(values.mapped.program, lane) - 1;
-    end = linear->rest + tile::Index(slope > 0 ? slope * widest : 0);
-  }
-  if (values.emission.depth_of(end) > values.emission.depth() || kernel::range_of(loop.end - end, ranges).low < 0)
+  const auto end = largest_in_block(values.mapped, values.mapped.translate(*bound));
+  if (!end) values.refuse(fmt::format("axis '{}' is bounded by what is not linear along a tile", name));
+  if (values.emission.depth_of(*end) > values.emission.depth() || kernel::range_of(loop.end - *end, ranges).low < 0)
     values.refuse(fmt::format("axis '{}' is bounded by what may lie beyond its end", name),
                   "Take widths of blocks that divide their axes.");
-  if (kernel::range_of(end, ranges).low < 1)  // a sum of nothing is 0, one of nothing but exp(-inf - -inf) is not
+  if (kernel::range_of(*end, ranges).low < 1)  // a sum of nothing is 0, one of nothing but exp(-inf - -inf) is not
     values.refuse(fmt::format("axis '{}' is bounded, and some blocks may have no point of it", name));
-  return end;
+  return *end;
 }
 
 tile::Index start_of(const Values& values, const MappedLoop& loop, const std::vector<ExprId>& folds) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "lower/place_conditions.hpp"
 #include "support/error.hpp"
 
 namespace kw::plan {
@@ -158,11 +159,11 @@ class Contraction : ProductKernels {
     const ProductSymbols symbols = declare(draft);
     kernel::Builder& build = draft.build;
 
-    ExprId product = kernel::kNoExpr, flagged = kernel::kNoExpr;
+    ExprId sum = kernel::kNoExpr, product = kernel::kNoExpr, flagged = kernel::kNoExpr;
     if (left != nullptr && !again) {
       const ProductSymbols parts = in_parts(symbols);
       const ExprId a = halves(draft, *left, parts), b = halves(draft, *right, parts);
-      product = build.dot(a, b, {symbols.depth});
+      sum = product = build.dot(a, b, {symbols.depth});
       const ExprId left_scale = scale(draft, *left, parts), right_scale = scale(draft, *right, parts);
       // The smaller first: no step leaves the range of f32 where the result does not.
       product = build.op(kernel::ScalarOp::kMul,
@@ -172,14 +173,25 @@ class Contraction : ProductKernels {
     } else {
       const ExprId a = operand(draft, product_, Side::kLeft, symbols),
                    b = operand(draft, product_, Side::kRight, symbols);
-      product = again ? dot_again(build, a, b, symbols) : build.dot(a, b, {symbols.depth});
+      sum = product = again ? dot_again(build, a, b, symbols) : build.dot(a, b, {symbols.depth});
       if (again) flagged = build.named("has_no_halves", has_no_halves(draft, *left, *right, in_parts(symbols)));
     }
     // A fold over columns needs all of a row again.
     if (flagged != kernel::kNoExpr && folds_rows())
       flagged = build.reduce(kernel::ReduceOp::kAny, {flagged}, {symbols.column});
     finish_product(draft, symbols, product, flagged);
-    finish(draft, product_schedule(left != nullptr && !again, again));
+    KernelSchedule schedule = product_schedule(left != nullptr && !again, again);
+    // Of a triangle, blocks whose results are all dropped need no product.
+    schedule.axes[static_cast<size_t>(symbols.depth)].bounded = !again && is_dropped_by_place(build.kernel(), sum, symbols);
+    finish(draft, schedule);
+  }
+
+  // Does a choice by rows and columns alone (tril, triu, a band) drop the sum somewhere?
+  static bool is_dropped_by_place(const kernel::Kernel& kernel, ExprId sum, const ProductSymbols& symbols) {
+    const std::vector<kernel::Index> asked = lower::asked_where_used(kernel, {sum});
+    return std::any_of(asked.begin(), asked.end(), [&](const kernel::Index& index) {
+      return kernel::uses(index, symbols.row) || kernel::uses(index, symbols.column);
+    });
   }
 
   // --- Operands split where they are read ---

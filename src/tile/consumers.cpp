@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "support/error.hpp"
+#include "tile/block_places.hpp"
 #include "tile/rules.hpp"
 
 namespace kw::tile {
@@ -151,6 +152,20 @@ void check_choices(const Program& program) {
     throw BrokenRule{"consumers store along a lane of their sums, which what a thread stores divides"};
 }
 
+// Is an index the same for all consumers of a program, whichever block along their dimension each of them has?
+bool is_common(const Program& program, const Index& index) {
+  const Symbol along = program.consumers.along;
+  if (along < 0 || !kernel::uses(index, along)) return true;
+  std::vector<kernel::SymbolRange> ranges = ranges_of(program);
+  const auto program_symbol = static_cast<Symbol>(ranges.size()), consumer = program_symbol + 1;
+  ranges.push_back({0, ranges[along].high / program.consumers.count});
+  ranges.push_back({0, program.consumers.count - 1});
+  const Index block = kernel::symbol_index(program_symbol) * Index(program.consumers.count) +
+                      kernel::symbol_index(consumer);
+  const auto placed = [&](Symbol symbol) { return symbol == along ? block : kernel::symbol_index(symbol); };
+  return !kernel::uses(kernel::substitute(index, placed, ranges), consumer);
+}
+
 void check_consumers(const Program& program) {
   const Consumers& consumers = program.consumers;
   const bool in_turn = consumers.along < 0;
@@ -175,6 +190,8 @@ void check_consumers(const Program& program) {
   if (!loop) throw BrokenRule{"consumers have one loop"};
   if (in_turn && !kernel::as_constant(loop->end - loop->begin))
     throw BrokenRule{"consumers that take blocks in turn have loops of one length"};
+  if (!is_common(program, loop->begin) || !is_common(program, loop->end))
+    throw BrokenRule{"consumers that run as one go through their loop alike"};
   check_loop(program, *loop);
   check_choices(program);
 }
@@ -220,6 +237,30 @@ int64_t bytes_of_stage(const Program& program) {
   for (const Instruction& one : consuming_loop(program).body)
     if (is_bulk_load(one)) bytes += boxes_of(program, one) * bytes_of(program, program.values[one.results[0]].type);
   return bytes;
+}
+
+LoopShares loop_shares(const Program& program) {
+  Program placed = program;
+  if (placed.places.empty()) place_blocks(placed, "program");
+  const Instruction& loop = consuming_loop(placed);
+  const Symbol number = number_of_block(placed);
+  const std::vector<kernel::SymbolRange> ranges = ranges_of(placed);
+  std::vector<int64_t> values(placed.symbols.size(), 0);
+  for (size_t symbol = 0; symbol < values.size(); ++symbol)
+    if (placed.symbols[symbol].kind == SymbolKind::kSize) values[symbol] = ranges[symbol].high;
+  const int64_t groups = ranges[number].high + 1;
+  LoopShares shares;
+  shares.programs = placed.consumers.programs > 0 ? std::min(placed.consumers.programs, groups) : groups;
+  std::vector<int64_t> steps(static_cast<size_t>(shares.programs), 0);
+  for (int64_t group = 0; group < groups; ++group) {
+    values[number] = group;
+    for (const Symbol place : placed.places) values[place] = kernel::evaluate(placed.symbols[place].value, values);
+    const int64_t points = kernel::evaluate(loop.end, values) - kernel::evaluate(loop.begin, values);
+    const int64_t own = std::max<int64_t>(points + loop.step - 1, 0) / loop.step;
+    shares.all += own;
+    shares.most = std::max(shares.most, steps[static_cast<size_t>(group % shares.programs)] += own);
+  }
+  return shares;
 }
 
 }  // namespace kw::tile

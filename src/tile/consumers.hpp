@@ -32,6 +32,13 @@ int64_t boxes_of(const Program& program, const Instruction& load);
 // What the producer copies for an iteration of the loop.
 int64_t bytes_of_stage(const Program& program);
 
+// Iterations of the loop, of all blocks together and of the program that has the most, where so many programs are started
+// and do one block, or pair, after another. Run-time sizes are as large as they may be.
+struct LoopShares {
+  int64_t programs = 0, all = 0, most = 0;
+};
+LoopShares loop_shares(const Program& program);
+
 // What consumers that a target has decided on wait for, and in which registers they have what; throws BrokenRule.
 // - No sum is read before its product is waited for, but by the product that adds to it.
 // - The boxes of each iteration are waited for, and released once, when nothing reads them any more.

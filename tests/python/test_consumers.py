@@ -81,9 +81,15 @@ class Case:
     w_along_k: bool = True
     batches: bool = False
     addend: bool = False
+    kept: str = ""  # a condition on m and n: 0 where it does not hold
     sizes: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
+        if not self.kept:
+            return self.text_of_all()
+        return re.sub(r"(  y\[[^]]*\] = )(.*)", rf"\1select({self.kept}, \2, 0.0)", self.text_of_all())
+
+    def text_of_all(self) -> str:
         if self.streamed:
             return (STREAMED_ONE if self.one_half else STREAMED).format(
                 m=self.m, n=self.n, chunks=self.k // 64, depth=self.k
@@ -132,6 +138,12 @@ class Case:
         return made | {"y": np.full((self.m, self.n), np.nan, np.float32)}
 
     def expected(self, given: dict[str, np.ndarray]) -> np.ndarray:
+        if not self.kept:
+            return self.all_expected(given)
+        m, n = np.arange(self.m)[:, None], np.arange(self.n)
+        return np.where(eval(self.kept.replace(" and ", " & "), {"m": m, "n": n}), self.all_expected(given), 0.0)
+
+    def all_expected(self, given: dict[str, np.ndarray]) -> np.ndarray:
         if self.streamed:
             w = given["w_high"].astype(np.float64) + (0.0 if self.one_half else given["w_low"])
             return w @ given["a"].T.astype(np.float64) + given["bias"]
@@ -206,6 +218,29 @@ CASES = {
     "split, several pairs for each program": Case(520, 128, 192, streamed(128, programs=2), streamed=True),
     "one half": Case(200, 72, 256, streamed(stages=3, one_half=True), streamed=True, one_half=True),
 }
+
+
+# Triangles and bands: some pairs have all iterations, others one alone.
+BOUNDED = {
+    "upper triangle": Case(
+        392, 264, 128, schedule(stages=3, more=ORDER, programs=3).replace('"loop":32', '"loop":32,"bounded":true'),
+        kept="(n >= m)",
+    ),
+    "lower triangle": Case(
+        392, 264, 128, schedule(more=ORDER + BULK_STORES, programs=2).replace('"loop":32', '"loop":32,"bounded":true'),
+        kept="(n <= m - 40)",
+    ),
+    "band": Case(
+        520, 392, 96, schedule(programs=4).replace('"loop":32', '"loop":32,"bounded":true'),
+        kept="((n <= m + 70) and (n > m - 33))",
+    ),
+    "triangles of a batch": Case(
+        264, 200, 128,
+        '{"b":{"grid":1},' + schedule(halves=False, programs=5)[1:].replace('"loop":32', '"loop":32,"bounded":true'),
+        batches=True, kept="(m - 70 < n)",
+    ),
+}  # fmt: skip
+CASES |= BOUNDED
 
 
 def kernel_of(case: Case) -> str:
@@ -324,6 +359,28 @@ def test_a_box_that_is_none_is_stored_by_threads(tmp_path: Path) -> None:
     _, plain = printed(tmp_path, Case(200, 90, 104, schedule(more=ORDER + BULK_STORES)))
     assert "async_copy_shared_to_global" in bulk and "tl.store(y" not in bulk
     assert "async_copy_shared_to_global" not in plain and "tl.store(y" in plain
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_blocks_of_which_nothing_is_kept_take_one_step(tmp_path: Path, name: str) -> None:
+    """No quotient is of a negative number: the interpreter rounds it down, a GPU towards zero."""
+    case = BOUNDED[name]
+    _, source = printed(tmp_path, case)
+    of_producer = source[source.index("_producer(") :]
+    match = re.search(r"for k_start in range\(0, (.*), 32\):", of_producer)
+    assert match
+    ends = set()
+    for pair in range(-(-case.m // 128)):
+        for n_block in range(-(-case.n // 32)):
+            names = {"m_block_pair": pair, "n_block": n_block}
+            for dividend in re.findall(r"\(([^()]*)\) //", match[1]):
+                assert eval(dividend, names) >= 0
+            end = eval(match[1].replace("tl.minimum", "min"), names)
+            m, n = np.arange(128 * pair, 128 * pair + 128)[:, None], np.arange(32 * n_block, 32 * n_block + 32)
+            each = [eval(part, {"m": m, "n": n}) for part in case.kept.strip("()").split(") and (")]
+            assert end == (case.k if all(one.any() for one in each) else 32)
+            ends.add(end)
+    assert len(ends) == 2
 
 
 @pytest.mark.parametrize("name", CASES)

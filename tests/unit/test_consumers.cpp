@@ -62,6 +62,52 @@ kernel product {{
   y[{1}] = dot(a[m, k], w[n, k]; k)
 }})";
 
+constexpr const char* kTriangle = R"(
+kernel triangle {
+  axis m = 512, n = 256, k = 48
+  in a: f16[512, 48]
+  in w: f16[256, 48]
+  out y: f32[512, 256]
+  y[m, n] = select(n >= m, dot(a[m, k], w[n, k]; k), 0.0)
+})";
+
+// Of 4 by 4 pairs, 128 rows and 64 columns each, six have all three iterations and the others one.
+TEST(Consumers, OfWhichNothingIsKeptTakeOneStep) {
+  const Kernel kernel = kernel::parse_kernel(kTriangle);
+  const auto shares = [&](int count, int programs) {
+    const std::string text = fmt::format(
+        R"({{"m":{{"grid":64}},"n":{{"grid":64}},"k":{{"loop":16,"stages":2,"bounded":true}},"bulk":true,)"
+        R"("order":{{"grouped":"m","along":"n","count":{}}},"consumers":{{"along":"m","count":2,"programs":{}}}}})",
+        count, programs);
+    return tile::loop_shares(to_tiles(kernel, parse_schedule(std::string_view(text), kernel)));
+  };
+  EXPECT_EQ(shares(1, 16).all, 6 * 3 + 10);
+  EXPECT_EQ(shares(1, 16).most, 3);
+  EXPECT_EQ(shares(1, 16).programs, 16);
+  EXPECT_EQ(shares(1, 100).programs, 16);
+  EXPECT_EQ(shares(1, 1).most, 28);
+  // Program 0 has the first column of all rows, program 3 the last one.
+  EXPECT_EQ(shares(1, 4).most, 3 * 2 + 2);
+  EXPECT_EQ(shares(4, 4).most, 3 * 4);
+}
+
+TEST(Consumers, ThatRunAsOneGoThroughTheirLoopAlike) {
+  const Kernel kernel = kernel::parse_kernel(kTriangle);
+  const std::string text = R"({"m":{"grid":64},"n":{"grid":64},"k":{"loop":16,"stages":2,"bounded":true},"bulk":true,)"
+                           R"("consumers":{"along":"m","count":2}})";
+  std::string program = tile::print_program(to_tiles(kernel, parse_schedule(std::string_view(text), kernel)));
+  const size_t place = program.find("m_block / 2");
+  ASSERT_NE(place, std::string::npos) << program;
+  EXPECT_NO_THROW(tile::verify(tile::parse_program(program)));
+  program.replace(place, 11, "m_block");
+  try {
+    tile::verify(tile::parse_program(program));
+    FAIL() << program;
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("go through their loop alike"), std::string::npos) << error.what();
+  }
+}
+
 constexpr std::string_view kInTurn = R"({"m":{"grid":64},"n":{"grid":16},"k":{"loop":16,"stages":2},"bulk":true,)"
                                      R"("consumers":{"count":2,"programs":2}})";
 

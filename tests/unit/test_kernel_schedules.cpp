@@ -260,6 +260,62 @@ TEST(Schedules, BoundedLoopsEndWhereTheMaskDoes) {
             std::string::npos);
 }
 
+// What each element is stays the same; blocks whose elements are all dropped add up one step.
+TEST(Schedules, BoundedProductsThatAreDroppedTakeOneStep) {
+  const auto text = [](const char* kept) {
+    return fmt::format(R"(kernel k {{
+  axis m = 22, n = 19, k = 24
+  in a: f32[22, 24]
+  in w: f32[24, 19]
+  in c: f32[19]
+  out y: f32[22, 19]
+  y[m, n] = {}
+}})",
+                       kept);
+  };
+  tile::Memory memory;
+  for (int place = 0; place < 22 * 24; ++place) memory["a"].reals.push_back(place % 7 - 3);
+  for (int place = 0; place < 24 * 19; ++place) memory["w"].reals.push_back(place % 5 - 2);
+  for (int place = 0; place < 19; ++place) memory["c"].reals.push_back(place % 3 - 1);
+  const auto program_of = [](const std::string& kernel, const std::string& bounded, int m, int n) {
+    const Kernel parsed = kernel::parse_kernel(kernel);
+    const std::string schedule =
+        fmt::format(R"({{"m":{{"grid":{}}},"n":{{"grid":{}}},"k":{{"loop":8{}}}}})", m, n, bounded);
+    return to_tiles(parsed, parse_schedule(std::string_view(schedule), parsed));
+  };
+  const char* bounded = R"(,"bounded":true)";
+  for (const char* kept : {
+           "select(n >= m, dot(a[m, k], w[k, n]; k), 0.0)",
+           "select(m < n, 1.0, dot(a[m, k], w[k, n]; k) * 2.0)",
+           "select(n <= m + 3, select(m - 5 < n, dot(a[m, k], w[k, n]; k), 0.0), c[n])",
+           "select(not (m > n), exp(dot(a[m, k], w[k, n]; k)), 0.0)",
+           "select(m > n + 30, dot(a[m, k], w[k, n]; k), 0.0)",  // nowhere
+       }) {
+    for (const auto& [m, n] : {std::pair(4, 4), std::pair(2, 8), std::pair(8, 1), std::pair(32, 32)}) {
+      const tile::Program program = program_of(text(kept), bounded, m, n);
+      const std::string printed = tile::print_program(program);
+      if (m < 32) {
+        EXPECT_EQ(printed.find("k_start = 0 to 24 step"), std::string::npos) << printed;
+      }
+      EXPECT_EQ(tile::interpret(program, memory).at("y").reals,
+                tile::interpret(program_of(text(kept), "", m, n), memory).at("y").reals)
+          << printed;
+    }
+  }
+  for (const char* everywhere : {
+           "dot(a[m, k], w[k, n]; k)",
+           "select(c[n] > 0.0, dot(a[m, k], w[k, n]; k), 0.0)",                            // data decide
+           "select(n >= m, dot(a[m, k], w[k, n]; k), 0.0) + dot(a[m, k], w[k, n]; k)",     // taken in beside it
+           "select(dot(a[m, k], w[k, n]; k) > 0.0, select(n >= m, 1.0, 2.0), 0.0)",        // decides itself
+           "select(n >= m or c[n] > 0.0, dot(a[m, k], w[k, n]; k), 0.0)",                  // one of two
+       }) {
+    EXPECT_NE(refusal(text(everywhere), R"({"m":{"grid":4},"n":{"grid":4},"k":{"loop":8,"bounded":true}})")
+                  .find("no mask says where"),
+              std::string::npos)
+        << everywhere;
+  }
+}
+
 constexpr const char* kWanted = R"(kernel k {
   axis row = 6, column = 5
   in x: f32[6, 5]

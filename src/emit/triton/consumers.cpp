@@ -262,6 +262,14 @@ std::string ConsumerText::layout_of_stores() const {
                                                                  consumers.stored_together, program_.warps);
 }
 
+// An index that is the same for all consumers, by what they have in common.
+tile::Index ConsumerText::common(const tile::Index& index) const {
+  const auto placed = [&](tile::Symbol symbol) {
+    return symbol == program_.consumers.along ? program_.symbols[symbol].value : kernel::symbol_index(symbol);
+  };
+  return kernel::substitute(index, placed, tile::ranges_of(program_));
+}
+
 std::string ConsumerText::producer() const {
   const int64_t count = program_.consumers.count;
   std::vector<std::string> parameters;
@@ -291,7 +299,7 @@ std::string ConsumerText::producer() const {
   out += lines(place_lines(program_, indices_), indent);
   const std::string by = loop_.step == 1 ? "" : fmt::format(", {}", loop_.step);
   out += lines({fmt::format("for {} in range({}, {}{}):", program_.symbols[loop_.symbol].name,
-                            indices_.spelled(loop_.begin, {}), indices_.spelled(loop_.end, {}), by)},
+                            indices_.spelled(common(loop_.begin), {}), indices_.spelled(common(loop_.end), {}), by)},
                indent);
   indent += 4;
   out += lines(stage_lines(), indent) +

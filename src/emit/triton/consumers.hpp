@@ -51,6 +51,7 @@ class ConsumerText {
   std::vector<std::string> end() const;
 
  private:
+  tile::Index common(const tile::Index& index) const;
   std::string unique(std::string name) const;
   std::string name_of_places(const tile::Instruction& load) const;
   std::vector<std::string> places() const;  // of all loads

@@ -30,6 +30,10 @@ constexpr double kWaitSeconds = 2e-6;
 // Of a launch among many that wait for each other: its blocks load, multiply and store one after the other.
 constexpr double kRepeatedSeconds = 1.5e-6;
 
+// Blocks along a dimension of the grid of which loops that are not equally long are counted, and such dimensions.
+constexpr int64_t kBlocksTaken = 64;
+constexpr size_t kMostVarying = 2;
+
 class TileEstimate {
  public:
   TileEstimate(const tile::Program& program, const DeviceDescription& device)
@@ -57,7 +61,8 @@ class TileEstimate {
     const double units = static_cast<double>(std::max<int64_t>(device_.units, 1));
     const bool shared = program_.consumers.count > 1 && program_.consumers.along >= 0;
     const double together = shared ? static_cast<double>(program_.consumers.count) : 1;
-    const double waves = std::max(blocks_ / together / units, 1e-9), idle = std::max(1.0, std::ceil(waves) / waves);
+    const double waves = std::max(blocks_ / together / units, 1e-9),
+                 idle = std::max({1.0, std::ceil(waves) / waves, idle_of_uneven_programs()});
     const double arithmetic = 2 * operations_ / std::max(device_.fp32_flops, 1.0);  // peaks count two an instruction
     // Of consumers one computes while the other's products run.
     const double dots = program_.consumers.count > 1 ? std::max(dot_seconds_ * idle, arithmetic)
@@ -95,8 +100,7 @@ class TileEstimate {
   void walk(const std::vector<Instruction>& body, double times) {
     for (const Instruction& one : body) {
       if (one.kind == Kind::kFor) {
-        const auto range = kernel::range_of(one.end - one.begin, ranges_);
-        walk(one.body, times * std::ceil(static_cast<double>(range.high) / static_cast<double>(one.step)));
+        walk(one.body, times * steps_of(one));
       } else if (one.kind == Kind::kStore) {
         moved_[one.access.buffer] += times * bytes_of(program_.values[one.operands[0]].type);
       } else if (one.kind == Kind::kLoad) {
@@ -114,6 +118,47 @@ class TileEstimate {
         operations_ += times * points(program_.values[one.kind == Kind::kOp ? one.results[0] : one.operands[0]].type);
       }
     }
+  }
+
+  // Of programs that do one block after another, how much longer the last takes than all in the mean, where some
+  // blocks' loops are longer than others'.
+  double idle_of_uneven_programs() const {
+    if (program_.consumers.count == 1 || program_.consumers.programs == 0) return 1;
+    const Instruction& loop = tile::consuming_loop(program_);
+    if (kernel::as_constant(loop.end - loop.begin)) return 1;
+    const tile::LoopShares shares = tile::loop_shares(program_);
+    return static_cast<double>(shares.most * shares.programs) / static_cast<double>(std::max<int64_t>(shares.all, 1));
+  }
+
+  // As many as blocks have in the mean, of blocks that are spread evenly over the grid.
+  double steps_of(const Instruction& loop) const {
+    const tile::Index points = loop.end - loop.begin;
+    const auto steps = [&](int64_t count) { return std::ceil(static_cast<double>(count) / static_cast<double>(loop.step)); };
+    std::vector<bool> found;
+    kernel::collect_symbols(points, found);
+    std::vector<tile::Symbol> vary;
+    for (size_t symbol = 0; symbol < found.size(); ++symbol)
+      if (found[symbol]) vary.push_back(static_cast<tile::Symbol>(symbol));
+    const bool by_block = std::all_of(vary.begin(), vary.end(), [&](tile::Symbol symbol) {
+      return std::count(program_.grid.begin(), program_.grid.end(), symbol) > 0;
+    });
+    if (vary.empty() || !by_block || vary.size() > kMostVarying) return steps(kernel::range_of(points, ranges_).high);
+    std::vector<int64_t> values(program_.symbols.size(), 0);
+    double sum = 0, blocks = 0;
+    const auto add = [&](const auto& self, size_t at) -> void {
+      if (at == vary.size()) {
+        sum += steps(kernel::evaluate(points, values));
+        ++blocks;
+        return;
+      }
+      const int64_t count = ranges_[vary[at]].high + 1, taken = std::min(count, kBlocksTaken);
+      for (int64_t place = 0; place < taken; ++place) {
+        values[vary[at]] = (2 * place + 1) * count / (2 * taken);
+        self(self, at + 1);
+      }
+    };
+    add(add, 0);
+    return sum / blocks;
   }
 
   // Of a load, what is there whatever the block: lanes below a number.
