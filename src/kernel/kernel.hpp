@@ -78,6 +78,7 @@ enum class Precision {
   kFull,    // as a sum of f32 products
   kTf32,    // operands may be rounded to 11 bits
   kTf32x3,  // nearly as a sum of f32 products: operands are sums of two numbers of 11 bits
+  kBf16x6,  // … of three numbers of 8 bits, with the range of f32
 };
 
 struct Expr {

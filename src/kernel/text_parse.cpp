@@ -471,7 +471,8 @@ class Parser {
     if (reader_.accept("precision")) {
       if (reader_.accept("tf32")) precision = Precision::kTf32;
       else if (reader_.accept("tf32x3")) precision = Precision::kTf32x3;
-      else if (!reader_.accept("full")) reader_.fail("expected a precision: full, tf32 or tf32x3");
+      else if (reader_.accept("bf16x6")) precision = Precision::kBf16x6;
+      else if (!reader_.accept("full")) reader_.fail("expected a precision: full, tf32, tf32x3 or bf16x6");
     }
     return placed(builder_.dot(operands[0], operands[1], axes, precision), false, at);
   }

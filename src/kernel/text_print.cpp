@@ -205,6 +205,7 @@ class Printer {
         return {fmt::format("dot({}; {}){}", operands(expr), axes(expr),
                             expr.precision == Precision::kTf32     ? " precision tf32"
                             : expr.precision == Precision::kTf32x3 ? " precision tf32x3"
+                            : expr.precision == Precision::kBf16x6 ? " precision bf16x6"
                                                                    : "")};
       case ExprKind::kState: return {access(kernel_.states[expr.state].name + ".previous", expr.access)};
     }

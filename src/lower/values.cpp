@@ -288,9 +288,10 @@ Value Values::tile_dot(ExprId id, Value total) {
   const bool f32 = kernel.exprs[expr.operands[0]].dtype == DType::f32;
   const bool full = !f32 || expr.precision == kernel::Precision::kFull;
   const auto exact = f32 && mapped.scheme == Scheme::kFp16x3 ? tile::DotPrecision::kFp16x3 : tile::DotPrecision::kIeee;
-  const auto precision = full                                         ? exact
-                         : expr.precision == kernel::Precision::kTf32 ? tile::DotPrecision::kTf32
-                                                                      : tile::DotPrecision::kTf32x3;
+  const auto precision = full                                           ? exact
+                         : expr.precision == kernel::Precision::kTf32   ? tile::DotPrecision::kTf32
+                         : expr.precision == kernel::Precision::kTf32x3 ? tile::DotPrecision::kTf32x3
+                                                                        : tile::DotPrecision::kBf16x6;
   const Value nothing = emission.constant({expr.dtype, lanes_of(depends[id])}, 0.0);
   if (total == kNoValue) total = nothing;
   const Value left = zero_beyond(expr, value_of(expr.operands[0]));

@@ -20,7 +20,8 @@ namespace kw::plan {
 namespace {
 
 // kStreamed, kBothStreamed: fp16x3, whose longer operand, or both, are split where they are read. kFp16x1 and what
-// follows: the same by one half.
+// follows: the same by one half. kBf16x6: nothing is scaled or split before, each operand is three numbers of 8 bits
+// where it is multiplied.
 enum SchemeChoice : int64_t {
   kIeee = 0,
   kFp16x3 = 1,
@@ -28,17 +29,19 @@ enum SchemeChoice : int64_t {
   kBothStreamed = 3,
   kFp16x1 = 4,
   kStreamedFp16x1 = 5,
-  kBothStreamedFp16x1 = 6
+  kBothStreamedFp16x1 = 6,
+  kBf16x6 = 7
 };
 constexpr int64_t kToOneHalf = kFp16x1 - kFp16x3;
 
 // How single precision is multiplied: by three products of halves where PyTorch rounds nothing, whatever is asked for.
 struct Scheme {
   SchemeChoice choice = kIeee;  // of those of fp16x3
-  bool one_half = false;
+  bool one_half = false, six_products = false;
 };
 Scheme scheme_of(int64_t asked, const Product& product) {
   if (product.left.dtype != DType::f32) return {};
+  if (asked == kBf16x6) return {.choice = kIeee, .six_products = true};
   const bool one_half = asked >= kFp16x1;
   return {static_cast<SchemeChoice>(one_half ? asked - kToOneHalf : asked), one_half && product.rounded};
 }
@@ -68,10 +71,10 @@ const ParameterTable& takes() {
       {.name = "consumers", .least = 1, .most = 2, .unsaid = 1, .powers_of_two = true, .tried = {1, 2}},
       {.name = "scheme",
        .least = kIeee,
-       .most = kBothStreamedFp16x1,
+       .most = kBf16x6,
        .unsaid = kFp16x3,
        .powers_of_two = false,
-       .tried = {}},
+       .tried = {kIeee, kFp16x3, kStreamed, kBothStreamed, kFp16x1, kStreamedFp16x1, kBothStreamedFp16x1, kBf16x6}},
       {.name = "split_k",
        .least = 1,
        .most = kMostParts,
@@ -280,6 +283,13 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
           {"split_k", parts_for(product, depth, blocks(), device)}};
 }
 
+// Is it worth trying for the product? In 16 bits nothing is split; of what PyTorch makes in TF32 one half is enough.
+bool is_scheme_of(int64_t scheme, const Product& product) {
+  if (product.left.dtype != DType::f32) return scheme == kIeee;
+  if (scheme == kBf16x6 || scheme == kIeee) return !product.rounded;
+  return (scheme >= kFp16x1) == product.rounded;
+}
+
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
   const Product& product = *group.product;
   const bool many = product.batches() * ceil_divide(product.rows, 128) * ceil_divide(product.columns, 128) >=
@@ -290,6 +300,7 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
     if (range.name == "block_n" && folded_dimension(group))
       std::erase_if(range.values, [&](int64_t width) { return width < product.columns; });
     if (range.name == "consumers" && !device.warp_roles) range.values = {1};
+    if (range.name == "scheme") std::erase_if(range.values, [&](int64_t scheme) { return !is_scheme_of(scheme, product); });
     if (range.name == "split_k")
       std::erase_if(range.values,
                     [&](int64_t parts) { return parts > 1 && (many || product.depth < parts * kLeastOfPart); });
@@ -312,6 +323,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                            .bulk_stores = read("bulk_stores") != 0,
                            .halves = scheme.choice != kIeee,
                            .one_half = scheme.one_half,
+                           .six_products = scheme.six_products,
                            .streamed = {},
                            .parts = parts_of(product, read("block_k"), read("split_k"))};
   blocks.whole_rows = folded_dimension(group).has_value();

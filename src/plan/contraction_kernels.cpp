@@ -66,6 +66,11 @@ class Contraction : ProductKernels {
   Halves kind() const { return blocks_.one_half ? Halves::kOne : Halves::kTwo; }
   lower::Scheme scheme() const { return blocks_.one_half ? lower::Scheme::kIeee : lower::Scheme::kFp16x3; }
 
+  // Of operands as they are.
+  kernel::Precision precision() const {
+    return blocks_.six_products ? kernel::Precision::kBf16x6 : kernel::Precision::kFull;
+  }
+
   bool has_parts() const { return blocks_.parts > 1; }
   int64_t depth_of_part() const { return product_.depth / blocks_.parts; }
   // Does a block have whole rows, for what follows to fold them?
@@ -173,7 +178,7 @@ class Contraction : ProductKernels {
     } else {
       const ExprId a = operand(draft, product_, Side::kLeft, symbols),
                    b = operand(draft, product_, Side::kRight, symbols);
-      sum = product = again ? dot_again(build, a, b, symbols) : build.dot(a, b, {symbols.depth});
+      sum = product = again ? dot_again(build, a, b, symbols) : build.dot(a, b, {symbols.depth}, precision());
       if (again) flagged = build.named("has_no_halves", has_no_halves(draft, *left, *right, in_parts(symbols)));
     }
     // A fold over columns needs all of a row again.

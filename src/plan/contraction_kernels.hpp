@@ -16,6 +16,7 @@ struct ContractionBlocks {
   bool bulk_stores = false;  // and results stored by it
   bool halves = true;        // single precision by three products of halves, or one
   bool one_half = false;     // by one, for products that PyTorch makes in TF32
+  bool six_products = false;  // not of halves: of three bf16 numbers for each
   int64_t consumers = 1;     // blocks that run as one and share their columns' operand (tile/consumers.hpp)
   int64_t programs = 0;      // of consumers, that are started; 0: one for each of their groups
   // The operands that the product's kernel splits itself, chunk by chunk of a step's depth, where few blocks read each

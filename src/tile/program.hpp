@@ -187,6 +187,7 @@ enum class DotPrecision {
   kIeee,    // f32 products, f32 sums
   kTf32,    // operands rounded to 11 bits
   kTf32x3,  // three products of them, which lose little of what f32 has
+  kBf16x6,  // six products of what three numbers of 8 bits each stand for, which lose hardly anything
   kFp16x3,  // three products of halves, the sum of which is added in f32, as the step 'three-products' writes them out
 };
 

@@ -13,6 +13,6 @@ inline constexpr std::string_view kScopeWords[] = {"block", "cluster", "grid"};
 inline constexpr std::string_view kScanWayWords[] = {"free", "network", "picked", "top_k", "after"};
 inline constexpr std::string_view kExactnessWords[] = {"usual", "approximate", "exact"};
 inline constexpr std::string_view kLayoutWords[] = {"free", "sums", "left", "stores"};
-inline constexpr std::string_view kPrecisionWords[] = {"ieee", "tf32", "tf32x3", "fp16x3"};
+inline constexpr std::string_view kPrecisionWords[] = {"ieee", "tf32", "tf32x3", "bf16x6", "fp16x3"};
 
 }  // namespace kw::tile

@@ -19,6 +19,7 @@ from kernelwright.running.tf32 import Tf32
 SMALL = {"block_m": 16, "block_n": 32, "block_k": 16, "stages": 2, "num_warps": 4}
 IN_F32 = SMALL | {"scheme": 0}
 STREAMED = SMALL | {"scheme": 2}
+OF_SIX_PRODUCTS = SMALL | {"scheme": 7}
 IN_PARTS = {
     "f32": IN_F32 | {"split_k": 3},
     "split": SMALL | {"split_k": 2},
@@ -78,6 +79,14 @@ def test_products_of_operands_of_every_shape(
     case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
 ) -> None:
     test_products_are_pytorchs(case, parameters, interpreter, tmp_path)
+
+
+@pytest.mark.parametrize("case", [*STREAMS, PARTS[0]], ids=lambda case: case.name)
+def test_products_of_numbers_of_8_bits(case: Case, interpreter: InterpreterProcess, tmp_path: Path) -> None:
+    """Nothing is split before, nor done again."""
+    source = with_contraction(Wrapped(case.function), case.arguments(), OF_SIX_PRODUCTS)["source"]
+    assert "input_precision=SIX_PRODUCTS" in source and source.count("@triton.jit") == 1
+    test_products_are_pytorchs(case, OF_SIX_PRODUCTS, interpreter, tmp_path)
 
 
 BY_POINTERS = [case for case in [*CASES, *STREAMS] if case.name in ("mm_both_transposed", "bmm", "few_rows")]
@@ -241,6 +250,16 @@ def test_tensor_core_code_of_one_half(name: str, tf32: None, tmp_path: Path) -> 
     assert (compile_only._resources(product)["spills"] or 0) <= 128  # bytes, behind the loop
     exact = compile_for_gpu(Wrapped(large.function), *large.arguments(), caution="exact-products")
     assert exact["schedule"]["groups"][0]["parameters"]["scheme"] == 1
+
+
+def test_tensor_core_code_of_six_products(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    blocks = {"block_m": 128, "block_n": 64, "block_k": 32, "stages": 2, "num_warps": 8, "scheme": 7}
+    emitted = with_contraction(Wrapped(torch.mm), [torch.empty(4096, 4096), torch.empty(4096, 4096)], blocks)
+    (product,) = machine_code(emitted, tmp_path).values()
+    found = set(re.findall(r"wgmma\.mma_async\S*", product.asm["ptx"]))
+    assert found and all(one.endswith("f32.bf16.bf16") for one in found)
+    assert compile_only._resources(product)["spills"] in (0, None)
 
 
 def test_caution_leaves_products_to_the_library_and_fuses_the_rest() -> None:

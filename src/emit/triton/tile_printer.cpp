@@ -407,8 +407,10 @@ class TilePrinter {
         texts_[total].constant ? typed(texts_[total], type(total).dtype) : texts_[total].text};
     if (consumers_) return print_product(one, std::move(arguments));
     if (type(matrices->left).dtype == DType::f32)
-      arguments.push_back(
-          fmt::format("input_precision=\"{}\"", tile::kPrecisionWords[static_cast<size_t>(one.precision)]));
+      arguments.push_back("input_precision=" +
+                          (one.precision == tile::DotPrecision::kBf16x6
+                               ? with_helper("SIX_PRODUCTS")
+                               : fmt::format("\"{}\"", tile::kPrecisionWords[static_cast<size_t>(one.precision)])));
     if (type(result).dtype == DType::i32) arguments.emplace_back("out_dtype=tl.int32");
     give(result, {call(name(result).size() + 3, "tl.dot", arguments)}, one.operands);
   }

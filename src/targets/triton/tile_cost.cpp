@@ -193,7 +193,8 @@ class TileEstimate {
     double rate = device_.fp32_flops * kIeeeShare;
     if (size_of(left.dtype) <= 2) rate = device_.half_flops * (rows_of(result) < kRowsOfWgmma ? kSmallTileShare : 1.0);
     else if (dot.precision == tile::DotPrecision::kTf32) rate = device_.half_flops / 2;
-    else if (dot.precision == tile::DotPrecision::kTf32x3) rate = device_.half_flops / 6;
+    else if (dot.precision == tile::DotPrecision::kTf32x3 || dot.precision == tile::DotPrecision::kBf16x6)
+      rate = device_.half_flops / 6;
     if (program_.consumers.count > 1) rate *= kConsumersGain;
     return operations / std::max(rate, 1.0);
   }

@@ -378,6 +378,9 @@ def float_of_float8_e4m3fn(code, HARDWARE_FLOAT8: tl.constexpr):
     magnitude = tl.where((bits & 127) == 127, float("nan"), magnitude)
     return tl.where(bits >= 128, magnitude * -1.0, magnitude)
 )"},
+    {"SIX_PRODUCTS", R"(# Of bf16 numbers, three of which stand for each of fp32; Triton's interpreter has no name for it.
+SIX_PRODUCTS = tl.constexpr("ieee" if triton.knobs.runtime.interpret else "bf16x6")
+)"},
     {"float8_e4m3fn_of_float",
      R"(# PyTorch before 2.12 makes NaN of what would be rounded to more than the largest number.
 FLOAT8_SATURATES = tl.constexpr(torch.tensor(1000.0).to(torch.float8_e4m3fn).float().item() == 448.0)
