@@ -180,6 +180,7 @@ class Extension {
     GroupKernel& kernel = group_.kernel;
     const std::string name = kernel.buffers[kernel.stores[place].access.buffer].name;
     const bool two = halves_.layout.halves == Halves::kTwo;
+    kernel.doc += "; " + name + (two ? " as sums of halves" : " as halves");
     std::vector<kernel::Symbol> rows;
     for (int axis = kernel.parallel; axis < axis_count(kernel); ++axis) rows.push_back(axis);
     const int64_t count = reduce_points(kernel), elements = product(extents_of(dimensions()));
