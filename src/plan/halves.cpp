@@ -103,8 +103,8 @@ HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, const std::vecto
                           const std::string& before, Halves of) {
   using kernel::ScalarOp;
   const auto number = [&](double value) { return build.constant(DType::f32, value); };
-  const ExprId largest = build.named(
-      before + "largest", build.reduce(kernel::ReduceOp::kMax, {build.op(ScalarOp::kAbs, {value})}, along));
+  const ExprId largest = build.named(before + "largest",
+                                     build.reduce(kernel::ReduceOp::kMax, {build.op(ScalarOp::kAbs, {value})}, along));
   HalvesOfRow halves;
   const ExprId at_least = build.op(ScalarOp::kMaximum, {largest, number(0x1p-112)});
   halves.exponent = build.named(before + "exponent",
@@ -132,8 +132,7 @@ SplitNumbers split_numbers(kernel::Builder& build, const HalvesOfRow& row, int64
   numbers.high = build.cast(DType::f16, row.scaled);
   numbers.low = kernel::kNoExpr;
   if (two)
-    numbers.low = build.cast(DType::f16,
-                             build.op(ScalarOp::kSub, {row.scaled, build.cast(DType::f32, numbers.high)}));
+    numbers.low = build.cast(DType::f16, build.op(ScalarOp::kSub, {row.scaled, build.cast(DType::f32, numbers.high)}));
   numbers.scale = scale_back(build, row.exponent);
   numbers.near = row.near;
   const ExprId all = build.constant(DType::i32, count), none = build.constant(DType::i32, int64_t{-1});

@@ -79,13 +79,14 @@ bool folds_along(const GroupKernel& kernel, const Index& depth, const std::vecto
   return true;
 }
 
-// Walks a tensor that the kernel stores at `position`, once at each point, by these dimensions, which meet every element
-// once, and folds its rows. The kernel has folded nothing before.
+// Walks a tensor that the kernel stores at `position`, once at each point, by these dimensions, which meet every
+// element once, and folds its rows. The kernel has folded nothing before.
 bool walk_by(GroupKernel& kernel, const Index& position, std::vector<OperandDimension> dimensions) {
-  std::stable_sort(dimensions.begin(), dimensions.end(), [](const OperandDimension& one, const OperandDimension& other) {
-    const bool is_outer = one.role != Role::kDepth, other_is = other.role != Role::kDepth;
-    return is_outer != other_is ? is_outer : one.stride > other.stride;
-  });
+  std::stable_sort(dimensions.begin(), dimensions.end(),
+                   [](const OperandDimension& one, const OperandDimension& other) {
+                     const bool is_outer = one.role != Role::kDepth, other_is = other.role != Role::kDepth;
+                     return is_outer != other_is ? is_outer : one.stride > other.stride;
+                   });
   std::vector<kernel::SymbolInfo> axes;
   std::vector<kernel::SymbolRange> ranges;
   for (const OperandDimension& one : dimensions) {
@@ -127,7 +128,8 @@ class Extension {
       return group_.buffers[one.access.buffer] == halves_.layout.root;
     });
     if (!is_of_elements(group_) || store == kernel.stores.end() || store->combines || store->access.mask != kNoExpr ||
-        !store->over.empty() || kernel.buffers[store->access.buffer].dtype != DType::f32 || !lies_as_it_is_split(*store))
+        !store->over.empty() || kernel.buffers[store->access.buffer].dtype != DType::f32 ||
+        !lies_as_it_is_split(*store))
       return std::nullopt;
     const auto place = store - kernel.stores.begin();
     if (!fold_rows(place)) return std::nullopt;
@@ -212,8 +214,8 @@ class Extension {
     const ExprId held = build.op(ScalarOp::kLogicalAnd,
                                  {build.op(ScalarOp::kLessEqual, {row.small, number(0.0)}),
                                   build.op(ScalarOp::kLess, {row.exponent, number(kBeyondExponents)})});
-    const ExprId whole = build.op(ScalarOp::kSelect, {held, build.constant(DType::i32, int64_t{0}),
-                                                      build.constant(DType::i32, int64_t{1})});
+    const ExprId whole = build.op(
+        ScalarOp::kSelect, {held, build.constant(DType::i32, int64_t{0}), build.constant(DType::i32, int64_t{1})});
     store("_whole", DType::i32, product(shape), halves_.whole, of_row, whole);
     kernel.stores[place].access.mask = build.op(ScalarOp::kLogicalNot, {held});
   }
@@ -274,8 +276,7 @@ class Chooser {
       const tile::Program& program = made->tiles[split.tile].program;
       const NodeId maker = facts_.graph.values[split.layout.root].producer;
       if (maker == kNoNode || one.kernels.contains(program.name)) continue;
-      splits_[split.layout.root].push_back(
-          {group, split, device_.launch_seconds + kw::seconds_of(program, device_)});
+      splits_[split.layout.root].push_back({group, split, device_.launch_seconds + kw::seconds_of(program, device_)});
     }
   }
 
@@ -285,9 +286,9 @@ class Chooser {
       return std::count_if(readers.begin(), readers.end(),
                            [&](const Reader& other) { return other.split.layout == one.split.layout; });
     };
-    return std::max_element(readers.begin(), readers.end(), [&](const Reader& one, const Reader& other) {
-             return count(one) < count(other);
-           })->split.layout;
+    return std::max_element(readers.begin(), readers.end(),
+                            [&](const Reader& one, const Reader& other) { return count(one) < count(other); })
+        ->split.layout;
   }
 
   // Does something read the value other than those readers, which do so only where halves do not hold it?

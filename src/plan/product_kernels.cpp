@@ -366,10 +366,9 @@ ExprId ProductKernels::of_row(KernelDraft& draft, const SplitOperand& split, con
                               const std::string& name, int tensor, DType dtype, double beyond) {
   const std::vector<OperandDimension> rows = without_depth(split.dimensions());
   const auto known = std::find(draft.tensors.begin(), draft.tensors.end(), tensor);
-  const int buffer = known != draft.tensors.end()
-                         ? static_cast<int>(known - draft.tensors.begin())
-                         : draft.buffer(split.name + name, dtype, extents_of(rows), {}, kernel::BufferRole::kInput,
-                                        tensor);
+  const int buffer = known != draft.tensors.end() ? static_cast<int>(known - draft.tensors.begin())
+                                                  : draft.buffer(split.name + name, dtype, extents_of(rows), {},
+                                                                 kernel::BufferRole::kInput, tensor);
   return draft.load(buffer, places_of(rows, symbols, split.side), beyond);
 }
 

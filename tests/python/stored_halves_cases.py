@@ -39,11 +39,15 @@ ALONE = [
         lambda x, q, k, v, n: tuple(F.linear(normed(n, x), w) for w in (q, k, v)),
         ((70, 48), (33, 48), (33, 48), (20, 48), (70, 48)),
     ),
-    Case("embedding", lambda t, w, i: F.linear(F.embedding(i, t), w), ((70, 48), (33, 48), (5, 9)), arrange=_with_tokens),
+    Case(
+        "embedding", lambda t, w, i: F.linear(F.embedding(i, t), w), ((70, 48), (33, 48), (5, 9)), arrange=_with_tokens
+    ),
     # Rows of the operand are columns of what makes it.
     Case("transposed", lambda x, w: (x * 0.5).t() @ w, ((64, 2048), (64, 33))),
     # The right operand, whose rows are the product's columns.
-    Case("dequantised", lambda x, s, q: F.linear(x, q.float() * s), ((70, 48), (33, 48), (33, 48)), arrange=_with_bytes),
+    Case(
+        "dequantised", lambda x, s, q: F.linear(x, q.float() * s), ((70, 48), (33, 48), (33, 48)), arrange=_with_bytes
+    ),
     Case("with_itself", lambda x: F.relu(x) @ F.relu(x).t(), ((40, 48),)),
     # Heads lie side by side in memory, whose rows are batches of the product.
     Case(
