@@ -43,6 +43,8 @@ class Contraction : ProductKernels {
       multiply(nullptr, nullptr, false);
     }
     if (has_parts()) add_parts();
+    // What computes blocks again reads operands as whole_operand has them, and nothing else does.
+    for (SplitByKernel& one : result_.splits) one.needs_halves_alone = true;
     return std::move(result_);
   }
 
@@ -176,8 +178,11 @@ class Contraction : ProductKernels {
       product = build.op(kernel::ScalarOp::kMul,
                          {product, build.op(kernel::ScalarOp::kMaximum, {left_scale, right_scale})});
     } else {
-      const ExprId a = operand(draft, product_, Side::kLeft, symbols),
-                   b = operand(draft, product_, Side::kRight, symbols);
+      const auto whole = [&](Side side, const SplitOperand* split) {
+        return again ? whole_operand(draft, product_, *split, symbols, in_parts(symbols))
+                     : operand(draft, product_, side, symbols);
+      };
+      const ExprId a = whole(Side::kLeft, left), b = whole(Side::kRight, right);
       sum = product = again ? dot_again(build, a, b, symbols) : build.dot(a, b, {symbols.depth}, precision());
       if (again) flagged = build.named("has_no_halves", has_no_halves(draft, *left, *right, in_parts(symbols)));
     }
@@ -253,7 +258,7 @@ class Contraction : ProductKernels {
     for (const Streamed& one : streamed) spoilt.push_back(spoilt_of(draft, one, symbols, kernel::BufferRole::kOutput));
     std::vector<HalvesOfRow> rows;
     for (const Streamed& one : streamed)
-      rows.push_back(halves_of_row(build, operand(draft, product_, one.side, symbols), symbols.depth, blocks_.depth,
+      rows.push_back(halves_of_row(build, operand(draft, product_, one.side, symbols), {symbols.depth}, blocks_.depth,
                                    kept                      ? ""
                                    : one.side == Side::kLeft ? "left_"
                                                              : "right_",
@@ -292,7 +297,10 @@ class Contraction : ProductKernels {
     const auto either = [&](ExprId a, ExprId b) { return build.op(kernel::ScalarOp::kLogicalOr, {a, b}); };
     std::vector<Spoilt> spoilt;
     for (const Streamed& one : streamed) spoilt.push_back(spoilt_of(draft, one, symbols, kernel::BufferRole::kInput));
-    const auto operand_of = [&](Side side) { return operand(draft, product_, side, symbols); };
+    const auto operand_of = [&](Side side) {
+      return kept && side == kept->side ? whole_operand(draft, product_, *kept, symbols, symbols)
+                                        : operand(draft, product_, side, symbols);
+    };
     const Side first = streamed[0].side;  // the order in which buffers are declared
     const ExprId one = operand_of(first), other = operand_of(first == Side::kLeft ? Side::kRight : Side::kLeft);
     const ExprId product = dot_again(build, first == Side::kLeft ? one : other, first == Side::kLeft ? other : one,

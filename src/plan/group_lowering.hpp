@@ -10,6 +10,7 @@
 #include "plan/group_kernel.hpp"
 #include "plan/convolution.hpp"
 #include "plan/domain.hpp"
+#include "plan/halves.hpp"
 #include "plan/recurrence.hpp"
 
 namespace kw::plan {
@@ -55,6 +56,7 @@ struct LoweredGroup {
   bool bags = false;             // only the data tell how many elements each of them folds
   // Of a group with a matrix product: the kernel is what follows it, and loads the product where it would lie.
   std::optional<Product> product;
+  std::vector<StoredHalves> halves;  // of its operands, those that the kernels which make them store
   // Of a group whose product is that of attention's weights, which stand nowhere in memory, and values.
   std::optional<Attention> attention;
   // Of a group whose product is a convolution's: its operands and windows.

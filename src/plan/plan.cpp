@@ -12,6 +12,7 @@
 #include "plan/group_kinds.hpp"
 #include "plan/domain.hpp"
 #include "plan/group_lowering.hpp"
+#include "plan/halves_by_producers.hpp"
 #include "plan/kernel_schedules.hpp"
 #include "plan/repeated_kernels.hpp"
 #include "plan/scatters.hpp"
@@ -133,6 +134,8 @@ class ProgramBuilder {
   Program build() {
     const std::vector<std::vector<NodeId>> groups = nodes_of(schedule_);
     const auto outputs = stored_values(facts_, groups);
+    halves_ = plan::halves_by_producers(facts_, schedule_, outputs, places_, device_);
+    for (const plan::Scratch& tensor : halves_.tensors) names_of_halves_.push_back(fresh_tensor_name(tensor.name));
     for (size_t group = 0; group < groups.size(); ++group) {
       const GroupSchedule& one = schedule_.groups[group];
       if (one.scheduler == "extern") {
@@ -197,7 +200,15 @@ class ProgramBuilder {
     const GroupSchedule& group = schedule_.groups[index];
     const plan::Scheduler* scheduler = plan::find_scheduler(group.scheduler, device_);
     KW_ASSERT(scheduler, "a scheduler that was checked is not there");
+    plan::Parameters parameters = group.parameters;
     auto lowered = plan::lower_group(facts_, group.nodes, outputs);
+    if (const auto producer = halves_.producers.find(index); producer != halves_.producers.end()) {
+      scheduler = producer->second.scheduler;
+      parameters = producer->second.parameters;
+      lowered = producer->second.group;
+    } else if (const auto reader = halves_.readers.find(index); reader != halves_.readers.end()) {
+      lowered->halves = reader->second;
+    }
     if (!lowered || !plan::takes(*scheduler, *lowered))
       throw Error(ErrorKind::kUser, "scheduler '" + group.scheduler + "' cannot take the group of node " +
                                         std::to_string(group.nodes.front()));
@@ -211,7 +222,8 @@ class ProgramBuilder {
       available_[output] = true;
     }
     const std::string device = graph_.type(outputs.front()).device;
-    auto scheduled = plan::lowered_for(*scheduler, std::move(*lowered), group.parameters, device_);
+    allocate_halves(index, device);
+    auto scheduled = plan::lowered_for(*scheduler, std::move(*lowered), parameters, device_);
     plan::reschedule(scheduled, group.kernels, device_, name_of_group(graph_, schedule_, index));
     program_.group_sources.resize(schedule_.groups.size());
     for (const auto& one : scheduled.tiles) program_.group_sources[index].push_back(one.source);
@@ -228,6 +240,17 @@ class ProgramBuilder {
       program_.steps.emplace_back(std::in_place_type<ViewStep>,
                                   ViewStep{output, graph_.values[into].name, graph_.type(output)});
       available_[output] = true;
+    }
+  }
+
+  void allocate_halves(size_t group, const std::string& device) {
+    const auto producer = halves_.producers.find(group);
+    if (producer == halves_.producers.end()) return;
+    for (const int place : producer->second.tensors) {
+      TensorType type = halves_.tensors[place].type;
+      type.device = device;
+      program_.steps.emplace_back(std::in_place_type<AllocateStep>,
+                                  AllocateStep{kNoValue, names_of_halves_[place], type, false});
     }
   }
 
@@ -255,6 +278,7 @@ class ProgramBuilder {
 
   const std::string& name_of(int buffer, const std::vector<std::string>& scratch_names) const {
     if (buffer < 0) return scratch_names[-1 - buffer];
+    if (static_cast<size_t>(buffer) >= graph_.values.size()) return names_of_halves_[buffer - graph_.values.size()];
     const auto place = places_.find(buffer);
     return graph_.values[place == places_.end() ? buffer : place->second.whole].name;
   }
@@ -305,6 +329,8 @@ class ProgramBuilder {
   const DeviceDescription& device_;
   GraphFacts facts_;
   Program program_;
+  plan::HalvesByProducers halves_;
+  std::vector<std::string> names_of_halves_;
   std::vector<Pending> pending_;
   std::map<std::string, std::set<std::vector<int64_t>>> offsets_of_;
   std::vector<bool> available_;  // per value: a tensor of that name exists

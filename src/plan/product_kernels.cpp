@@ -20,13 +20,7 @@ using Role = OperandDimension::Role;
 
 namespace {
 
-constexpr int64_t kRowAlignment = 8;     // halves: 16 bytes, as the bulk copy engine wants the beginnings of rows
 constexpr int64_t kLongestTile = 16384;  // of a row that is split in one step
-// A row has small numbers where more than a few lie so far below its largest that their second half, or their only one,
-// is subnormal (docs/precision.md).
-constexpr double kSmall = 0x1p-4, kSmallOfOne = 0x1p-15, kLarge = 0x1p2;  // of the scaled row, whose largest is 2^14 to
-                                                                          // 2^15
-constexpr int64_t kShareOfFew = 64, kLeastLarge = 32;                     // few: a 64th
 
 std::string identifier(std::string text) {
   for (char& c : text)
@@ -40,40 +34,6 @@ std::string axis_name(const std::string& base, size_t count, size_t place) {
 }
 
 std::vector<kernel::Index> indices(const Shape& shape) { return {shape.begin(), shape.end()}; }
-
-Shape extents_of(const std::vector<OperandDimension>& dimensions) {
-  Shape shape;
-  for (const OperandDimension& one : dimensions) shape.push_back(one.extent);
-  return shape;
-}
-
-Shape strides_of(const std::vector<OperandDimension>& dimensions) {
-  Shape strides;
-  for (const OperandDimension& one : dimensions) strides.push_back(one.stride);
-  return strides;
-}
-
-// Neighbours with zeros behind them, so that rows begin where the bulk copy engine wants them, and what is written is
-// whole vectors: stores that end within one are made element by element (0.05 ms for 0.19 of 8205 rows of 2949).
-std::vector<OperandDimension> padded(std::vector<OperandDimension> dimensions) {
-  dimensions.back().extent = (dimensions.back().extent + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
-  return dimensions;
-}
-
-Shape padded_strides(const std::vector<OperandDimension>& dimensions) {
-  Shape strides(dimensions.size(), 1);
-  int64_t next = padded(dimensions).back().extent;
-  for (size_t dim = dimensions.size() - 1; dim-- > 0;) {
-    strides[dim] = next;
-    next *= dimensions[dim].extent;
-  }
-  return strides;
-}
-
-std::vector<OperandDimension> without_depth(std::vector<OperandDimension> dimensions) {
-  std::erase_if(dimensions, [](const OperandDimension& one) { return one.role == Role::kDepth; });
-  return dimensions;
-}
 
 std::vector<kernel::Index> places_of(const std::vector<OperandDimension>& dimensions, const ProductSymbols& symbols,
                                      Side side) {
@@ -210,21 +170,6 @@ Embedding embedding_after(KernelDraft& draft, const LoweredGroup& after, const s
 
 }  // namespace
 
-std::vector<OperandDimension> dimensions_of(const Product& product, Side side) {
-  const bool left = side == Side::kLeft;
-  const ProductOperand& operand = left ? product.left : product.right;
-  std::vector<OperandDimension> dimensions;
-  for (size_t axis = 0; axis < product.batch.size(); ++axis)
-    if (operand.batch[axis] != 0)
-      dimensions.push_back({Role::kBatch, static_cast<int>(axis), product.batch[axis], operand.batch[axis]});
-  OperandDimension outer{Role::kOuter, -1, left ? product.rows : product.columns, left ? operand.row : operand.column};
-  OperandDimension depth{Role::kDepth, -1, product.depth, operand.depth};
-  if (outer.stride < depth.stride) std::swap(outer, depth);
-  dimensions.push_back(outer);
-  dimensions.push_back(depth);
-  return dimensions;
-}
-
 std::vector<kernel::Index> ProductSymbols::result_places() const {
   std::vector<kernel::Index> places;
   for (Symbol symbol : batch) places.push_back(kernel::symbol_index(symbol));
@@ -246,63 +191,6 @@ kernel::Index ProductSymbols::depth_index() const {
 std::vector<kernel::Index> ProductSymbols::places_of_part(std::vector<kernel::Index> places) const {
   if (part >= 0) places.insert(places.begin(), kernel::symbol_index(part));
   return places;
-}
-
-// Numbers are counted by clamps to between 0 and 1, not by comparisons, for which a multiprocessor has half as many
-// units as for additions: those near the largest not before they surely are, small ones as soon as they may be.
-LostDigits lost_digits(kernel::Builder& build, ExprId scaled, const std::vector<Symbol>& along, int64_t count,
-                       const std::string& before, Halves halves) {
-  using kernel::ScalarOp;
-  const auto number = [&](double value) { return build.constant(DType::f32, value); };
-  const auto times = [&](ExprId a, ExprId b) { return build.op(ScalarOp::kMul, {a, b}); };
-  // No NaN: a row that has one is NaN throughout.
-  const auto clamped = [&](ExprId value) {
-    return build.op(ScalarOp::kFmin, {build.op(ScalarOp::kFmax, {value, number(0.0)}), number(1.0)});
-  };
-  const auto sum = [&](const std::string& name, ExprId value) {
-    return build.named(before + name, build.reduce(kernel::ReduceOp::kSum, {value}, along));
-  };
-  const double small_size = halves == Halves::kTwo ? kSmall : kSmallOfOne;
-  const ExprId size = build.op(ScalarOp::kAbs, {scaled});
-  const ExprId is_small = clamped(build.op(ScalarOp::kSub, {number(2.0), times(size, number(1.0 / small_size))}));
-  // Twice, since the smallest number is 2^-149.
-  const ExprId is_not_zero = clamped(times(clamped(times(size, number(0x1p127))), number(0x1p127)));
-  const ExprId small = sum("small", times(is_small, is_not_zero)),
-               near = sum("near", clamped(build.op(ScalarOp::kSub, {size, number(kLarge)})));
-  const int64_t share = count / kShareOfFew;
-  const auto exactly = [&](int64_t value) { return number(static_cast<double>(value)); };
-  const ExprId has_small = build.op(ScalarOp::kGreater, {small, exactly(share)});
-  return {
-      .near = build.cast(DType::i32, near),
-      .has_small = has_small,
-      .loses = build.op(ScalarOp::kLogicalAnd,
-                        {has_small, build.op(ScalarOp::kLess, {near, exactly(std::max(share, kLeastLarge))})}),
-  };
-}
-
-HalvesOfRow halves_of_row(kernel::Builder& build, ExprId value, Symbol along, int64_t count, const std::string& before,
-                          Halves of) {
-  using kernel::ScalarOp;
-  const auto number = [&](double value) { return build.constant(DType::f32, value); };
-  const ExprId largest = build.named(
-      before + "largest", build.reduce(kernel::ReduceOp::kMax, {build.op(ScalarOp::kAbs, {value})}, {along}));
-  HalvesOfRow halves;
-  const ExprId at_least = build.op(ScalarOp::kMaximum, {largest, number(0x1p-112)});
-  halves.exponent = build.named(before + "exponent",
-                                build.op(ScalarOp::kFloor, {build.op(ScalarOp::kLog2, {at_least})}));
-  const ExprId factor = build.named(
-      before + "factor", build.op(ScalarOp::kExp2, {build.op(ScalarOp::kSub, {number(14.0), halves.exponent})}));
-  halves.scaled = build.named(before + "scaled", build.op(ScalarOp::kMul, {value, factor}));
-  const LostDigits lost = lost_digits(build, halves.scaled, {along}, count, before, of);
-  halves.near = lost.near;
-  halves.has_small = lost.has_small;
-  halves.loses = lost.loses;
-  return halves;
-}
-
-ExprId scale_back(kernel::Builder& build, ExprId exponent) {
-  return build.op(kernel::ScalarOp::kExp2,
-                  {build.op(kernel::ScalarOp::kSub, {exponent, build.constant(DType::f32, 14.0)})});
 }
 
 // --- KernelDraft ---
@@ -403,90 +291,109 @@ SplitOperand ProductKernels::split(const Product& product, Side side, Halves of)
   SplitOperand made;
   made.side = side;
   made.name = operand.name;
-  made.halves = of;
+  StoredHalves& stored = made.stored;
+  stored.layout = {operand.root, operand.offset, of, dimensions_of(product, side)};
+  for (const StoredHalves& given : group_.halves)
+    if (given.layout == stored.layout) {
+      const std::vector<OperandDimension> own = stored.layout.dimensions;
+      stored = given;
+      stored.layout.dimensions = own;
+      return made;
+    }
   const bool two = of == Halves::kTwo;
-  made.dimensions = dimensions_of(product, side);
-  const std::vector<OperandDimension> written = padded(made.dimensions);
-  const Shape shape = extents_of(written), strides = padded_strides(made.dimensions);
-  const Shape scale_shape = extents_of(without_depth(made.dimensions)), scale_strides = contiguous_strides(scale_shape);
-  made.high = scratch(made.name + "_high", DType::f16, shape, strides);
-  if (two) made.low = scratch(made.name + "_low", DType::f16, shape, strides);
-  made.scale = scratch(made.name + "_scale", DType::f32, scale_shape, scale_strides);
-  made.large = scratch(made.name + "_large", DType::i32, scale_shape, scale_strides);
-  made.needs = scratch(made.name + "_needs", DType::i32, scale_shape, scale_strides);
+  const std::vector<OperandDimension> written = padded(made.dimensions());
+  const Shape shape = extents_of(written), strides = padded_strides(made.dimensions());
+  const Shape scale_shape = extents_of(without_depth(made.dimensions())),
+              scale_strides = contiguous_strides(scale_shape);
+  const auto tensor = [&](const std::string& name, DType dtype, const Shape& extents, const Shape& along) {
+    return -1 - scratch(made.name + name, dtype, extents, along);
+  };
+  stored.high = tensor("_high", DType::f16, shape, strides);
+  if (two) stored.low = tensor("_low", DType::f16, shape, strides);
+  stored.scale = tensor("_scale", DType::f32, scale_shape, scale_strides);
+  stored.large = tensor("_large", DType::i32, scale_shape, scale_strides);
+  stored.needs = tensor("_needs", DType::i32, scale_shape, scale_strides);
 
   KernelDraft draft("split_" + identifier(made.name) + "_kernel",
                     std::string(side == Side::kLeft ? "Each row" : "Each column") + " as a power of two times " +
                         (two ? "the sum of two halves." : "a half."));
   const ProductSymbols symbols = declare(draft, written, side);
-  const int x = draft.buffer(operand.name, operand.dtype, extents_of(made.dimensions), strides_of(made.dimensions),
+  const int x = draft.buffer(operand.name, operand.dtype, extents_of(made.dimensions()), strides_of(made.dimensions()),
                              kernel::BufferRole::kInput, operand.root, operand.offset);
-  const int high = draft.buffer("high", DType::f16, shape, strides, kernel::BufferRole::kOutput, -1 - made.high);
-  const int low = two ? draft.buffer("low", DType::f16, shape, strides, kernel::BufferRole::kOutput, -1 - made.low)
-                      : -1;
-  const auto of_rows = [&](const std::string& name, DType dtype, int scratch) {
-    return draft.buffer(name, dtype, scale_shape, scale_strides, kernel::BufferRole::kOutput, -1 - scratch);
+  const int high = draft.buffer("high", DType::f16, shape, strides, kernel::BufferRole::kOutput, stored.high);
+  const int low = two ? draft.buffer("low", DType::f16, shape, strides, kernel::BufferRole::kOutput, stored.low) : -1;
+  const auto of_rows = [&](const std::string& name, DType dtype, int tensor) {
+    return draft.buffer(name, dtype, scale_shape, scale_strides, kernel::BufferRole::kOutput, tensor);
   };
-  const int scale = of_rows("scale", DType::f32, made.scale), large = of_rows("large", DType::i32, made.large),
-            needs = of_rows("needs", DType::i32, made.needs);
+  const int scale = of_rows("scale", DType::f32, stored.scale), large = of_rows("large", DType::i32, stored.large),
+            needs = of_rows("needs", DType::i32, stored.needs);
   kernel::Builder& build = draft.build;
-  const std::vector<kernel::Index> places = places_of(made.dimensions, symbols, side),
-                                   row = places_of(without_depth(made.dimensions), symbols, side);
+  const std::vector<kernel::Index> places = places_of(made.dimensions(), symbols, side),
+                                   row = places_of(without_depth(made.dimensions()), symbols, side);
   ExprId inside = kernel::kNoExpr;  // of the operand
-  if (const int64_t extent = made.dimensions.back().extent; extent < written.back().extent)
+  if (const int64_t extent = made.dimensions().back().extent; extent < written.back().extent)
     inside = build.op(kernel::ScalarOp::kLess, {build.index(places.back()), build.constant(DType::i32, extent)});
   const ExprId has_row = written.back().role == OperandDimension::Role::kOuter ? inside : kernel::kNoExpr;
-  const HalvesOfRow halves = halves_of_row(build, draft.load(x, places, 0.0, inside), symbols.depth, product.depth, "",
-                                           of);
-  const ExprId first = build.named(two ? "first_half" : "half", build.cast(DType::f16, halves.scaled));
-  draft.store(high, places, first);
-  if (two) {
-    const ExprId rest = build.op(kernel::ScalarOp::kSub, {halves.scaled, build.cast(DType::f32, first)});
-    draft.store(low, places, build.cast(DType::f16, rest));
-  }
-  draft.store(scale, row, scale_back(build, halves.exponent), has_row);
-  draft.store(large, row, halves.near, has_row);
-  const ExprId all = build.constant(DType::i32, product.depth), none = build.constant(DType::i32, int64_t{-1});
-  draft.store(needs, row,
-              build.op(kernel::ScalarOp::kSelect,
-                       {halves.has_small, build.op(kernel::ScalarOp::kSub, {all, halves.near}), none}),
-              has_row);
+  const HalvesOfRow halves = halves_of_row(build, draft.load(x, places, 0.0, inside), {symbols.depth}, product.depth,
+                                           "", of);
+  const SplitNumbers numbers = split_numbers(build, halves, product.depth, of);
+  build.named(two ? "first_half" : "half", numbers.high);
+  draft.store(high, places, numbers.high);
+  if (two) draft.store(low, places, numbers.low);
+  draft.store(scale, row, numbers.scale, has_row);
+  draft.store(large, row, numbers.near, has_row);
+  draft.store(needs, row, numbers.needs, has_row);
   finish(draft, split_schedule(written));
+  result_.splits.push_back({stored.layout, result_.tiles.size() - 1, false});
   return made;
 }
 
 ExprId ProductKernels::halves(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols) {
-  const std::vector<kernel::Index> places = places_of(split.dimensions, symbols, split.side);
-  const auto half = [&](const std::string& name, int scratch) {
-    const int buffer = draft.buffer(split.name + name, DType::f16, extents_of(split.dimensions),
-                                    padded_strides(split.dimensions), kernel::BufferRole::kInput, -1 - scratch);
+  const std::vector<kernel::Index> places = places_of(split.dimensions(), symbols, split.side);
+  const auto half = [&](const std::string& name, int tensor) {
+    const int buffer = draft.buffer(split.name + name, DType::f16, extents_of(split.dimensions()),
+                                    padded_strides(split.dimensions()), kernel::BufferRole::kInput, tensor);
     return draft.load(buffer, places);
   };
-  const ExprId high = half("_high", split.high);
-  if (split.halves == Halves::kOne) return high;
+  const ExprId high = half("_high", split.stored.high);
+  if (split.stored.layout.halves == Halves::kOne) return high;
   const auto wide = [&](ExprId value) { return draft.build.cast(DType::f32, value); };
   const ExprId first = wide(high);
-  return draft.build.op(kernel::ScalarOp::kAdd, {first, wide(half("_low", split.low))});
+  return draft.build.op(kernel::ScalarOp::kAdd, {first, wide(half("_low", split.stored.low))});
 }
 
 ExprId ProductKernels::of_row(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols,
-                              const std::string& name, int scratch, DType dtype, double beyond) {
-  const std::vector<OperandDimension> rows = without_depth(split.dimensions);
-  const int buffer = draft.buffer(split.name + name, dtype, extents_of(rows), {}, kernel::BufferRole::kInput,
-                                  -1 - scratch);
+                              const std::string& name, int tensor, DType dtype, double beyond) {
+  const std::vector<OperandDimension> rows = without_depth(split.dimensions());
+  const auto known = std::find(draft.tensors.begin(), draft.tensors.end(), tensor);
+  const int buffer = known != draft.tensors.end() ? static_cast<int>(known - draft.tensors.begin())
+                                                  : draft.buffer(split.name + name, dtype, extents_of(rows), {},
+                                                                 kernel::BufferRole::kInput, tensor);
   return draft.load(buffer, places_of(rows, symbols, split.side), beyond);
 }
 
 ExprId ProductKernels::scale(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols) {
-  return of_row(draft, split, symbols, "_scale", split.scale, DType::f32, 0.0);
+  return of_row(draft, split, symbols, "_scale", split.stored.scale, DType::f32, 0.0);
 }
 
 ExprId ProductKernels::large(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols) {
-  return of_row(draft, split, symbols, "_large", split.large, DType::i32, 1 << 30);
+  return of_row(draft, split, symbols, "_large", split.stored.large, DType::i32, 1 << 30);
 }
 
 ExprId ProductKernels::needs(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols) {
-  return of_row(draft, split, symbols, "_needs", split.needs, DType::i32, -1.0);
+  return of_row(draft, split, symbols, "_needs", split.stored.needs, DType::i32, -1.0);
+}
+
+ExprId ProductKernels::whole_operand(KernelDraft& draft, const Product& product, const SplitOperand& split,
+                                     const ProductSymbols& symbols, const ProductSymbols& of_halves) {
+  if (split.stored.whole < 0) return operand(draft, product, split.side, symbols);
+  kernel::Builder& build = draft.build;
+  const ExprId flag = of_row(draft, split, of_halves, "_whole", split.stored.whole, DType::i32, 0.0);
+  const ExprId is_whole = build.op(kernel::ScalarOp::kGreater, {flag, build.constant(DType::i32, int64_t{0})});
+  const ExprId stored = operand(draft, product, split.side, symbols, is_whole);
+  const ExprId sum = build.cast(DType::f32, halves(draft, split, of_halves));
+  const ExprId again = build.op(kernel::ScalarOp::kMul, {sum, scale(draft, split, of_halves)});
+  return build.op(kernel::ScalarOp::kSelect, {is_whole, stored, again});
 }
 
 ExprId ProductKernels::operand(KernelDraft& draft, const Product& product, Side side, const ProductSymbols& symbols,

@@ -8,37 +8,23 @@
 
 #include "kernel/builder.hpp"
 #include "lower/schedule.hpp"
+#include "plan/halves.hpp"
 #include "plan/scheduler.hpp"
 
 namespace kw::plan {
-
-enum class Side { kLeft, kRight };  // of a product's operands
 
 // Blocks that look whether there is anything to compute again, where there are many more (KernelSchedule::walkers).
 // 65,536 blocks that stop at once are 0.67 ms of an H200's time.
 constexpr int64_t kProductWalkers = 2048;
 
-// One dimension of an operand: an axis of the product, and the distance of neighbours along it.
-struct OperandDimension {
-  enum class Role { kBatch, kOuter, kDepth };  // outer: rows of the left operand, columns of the right one
-  Role role = Role::kOuter;
-  int batch = -1;
-  int64_t extent = 1, stride = 0;
-};
-
-// In the order of memory, so that the last is the one along which neighbours lie side by side.
-std::vector<OperandDimension> dimensions_of(const Product& product, Side side);
-
-// What stands for a number in single precision on tensor cores: the sum of two halves, or one, with TF32's 11 digits.
-enum class Halves { kTwo, kOne };
-
-// An operand as halves, in tensors of the group's own.
+// An operand as halves: in tensors of the group's own, or those in which the kernel that makes it has stored them. They
+// are numbered as buffers' tensors are.
 struct SplitOperand {
   Side side = Side::kLeft;
   std::string name;
-  Halves halves = Halves::kTwo;
-  int high = 0, low = 0, scale = 0, large = 0, needs = 0;  // scratch; of one half there is no `low`
-  std::vector<OperandDimension> dimensions;
+  StoredHalves stored;
+
+  const std::vector<OperandDimension>& dimensions() const { return stored.layout.dimensions; }
 };
 
 // A product's axes among a kernel's symbols; −1: not among them.
@@ -60,26 +46,6 @@ struct ProductSymbols {
   // Of what each part has: the part, where there is such an axis, and then these.
   std::vector<kernel::Index> places_of_part(std::vector<kernel::Index> places) const;
 };
-
-// Of `count` numbers along these axes, scaled so that the largest lies between 2^14 and 2^15: how many at least are
-// near the largest; whether more than a few are so small that sums of two halves (or one half) lose digits of them; and
-// whether these count whatever they are multiplied by, for few are near the largest (docs/precision.md). `before`: what
-// their names begin with.
-struct LostDigits {
-  kernel::ExprId near, has_small, loses;
-};
-LostDigits lost_digits(kernel::Builder& build, kernel::ExprId scaled, const std::vector<kernel::Symbol>& along,
-                       int64_t count, const std::string& before = "", Halves halves = Halves::kTwo);
-
-// A row (column) as a power of two times a sum of halves, or a half: `scaled` = value · 2^(14 − exponent), whose
-// largest lies between 2^14 and 2^15. The others: LostDigits.
-struct HalvesOfRow {
-  kernel::ExprId exponent, scaled, near, has_small, loses;
-};
-HalvesOfRow halves_of_row(kernel::Builder& build, kernel::ExprId value, kernel::Symbol along, int64_t count,
-                          const std::string& before = "", Halves halves = Halves::kTwo);
-// 2^(exponent − 14): what `scaled` is to be multiplied by.
-kernel::ExprId scale_back(kernel::Builder& build, kernel::ExprId exponent);
 
 // A kernel under construction, and the tensors that its buffers are.
 class KernelDraft {
@@ -130,7 +96,8 @@ class ProductKernels {
   // smaller than 2^-112 counts as that: nothing that f32 could tell from zero in a product is lost. A row with a NaN
   // has that for its scale, one with an infinity that. `large` is how many of a row's numbers are near its largest. A
   // row that has small ones `needs` another that has more than so many: then large ones meet, and what is lost is
-  // little beside their product (docs/precision.md). It is −1 where no digits are lost.
+  // little beside their product (docs/precision.md). It is −1 where no digits are lost. By a kernel of the group's own,
+  // unless what makes the operand has done it (LoweredGroup::halves).
   SplitOperand split(const Product& product, Side side, Halves halves = Halves::kTwo);
   // The sum of two halves in f32, or the one half.
   static kernel::ExprId halves(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols);
@@ -141,6 +108,10 @@ class ProductKernels {
   // 0 where `inside` does not hold.
   static kernel::ExprId operand(KernelDraft& draft, const Product& product, Side side, const ProductSymbols& symbols,
                                 kernel::ExprId inside = kernel::kNoExpr);
+  // An operand of which some rows may be nowhere but in its halves: what these are, to 22 digits (or 11), else itself.
+  // `of_halves`: the axes where they differ, for halves have parts of the depth as one of a batch.
+  static kernel::ExprId whole_operand(KernelDraft& draft, const Product& product, const SplitOperand& split,
+                                      const ProductSymbols& symbols, const ProductSymbols& of_halves);
   // What has strides along a product's axes, and is shared by the points of those along which they are 0.
   static kernel::ExprId shared_operand(KernelDraft& draft, const Product& product, const ProductOperand& operand,
                                        const ProductSymbols& symbols);
@@ -169,7 +140,7 @@ class ProductKernels {
 
  private:
   static kernel::ExprId of_row(KernelDraft& draft, const SplitOperand& split, const ProductSymbols& symbols,
-                               const std::string& name, int scratch, DType dtype, double beyond);
+                               const std::string& name, int tensor, DType dtype, double beyond);
   bool is_aligned(int value, int64_t offset, DType dtype) const;
 
   std::vector<const ProductOperand*> operands_;

@@ -34,10 +34,18 @@ struct ScheduledTiles {
   bool by_last = false;  // its one block's work is done by the last block of the tile program before to end
 };
 
+// A kernel of a group that splits an operand into halves, which the kernel that makes the operand could do instead.
+struct SplitByKernel {
+  SplitLayout layout;
+  size_t tile = 0;
+  bool needs_halves_alone = false;  // the others read the operand itself only where its halves do not hold it
+};
+
 // Tile programs in order of execution.
 struct ScheduledGroup {
   std::vector<Scratch> scratch;
   std::vector<ScheduledTiles> tiles;
+  std::vector<SplitByKernel> splits;
 };
 
 enum class GroupWork { kElements, kProducts, kRecurrences };
