@@ -75,8 +75,7 @@ std::string identity_of(tile::Program program) {
 void shorten_rows(tile::Program& program, const tile::Program& other) {
   const std::vector<bool> rows = rows_of_elements(program);
   for (size_t i = 0; i < rows.size(); ++i)
-    if (rows[i])
-      program.buffers[i].shape[0] = std::min(row_length(program.buffers[i]), row_length(other.buffers[i]));
+    if (rows[i]) program.buffers[i].shape[0] = std::min(row_length(program.buffers[i]), row_length(other.buffers[i]));
 }
 
 }  // namespace kw::plan

@@ -1,5 +1,5 @@
-// Where kernels' accesses begin, moved out of them: steps of a loop, which read and write other slices of the same tensors,
-// are one kernel then, which is given other addresses.
+// Where kernels begin in their tensors, moved out of them: steps of a loop, which read and write other slices of the
+// same tensors, are one kernel then, which is given other addresses.
 #pragma once
 
 #include <string>
