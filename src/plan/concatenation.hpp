@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/domain.hpp"
+#include "plan/join_products.hpp"
 #include "plan/schedule.hpp"
 #include "target/device.hpp"
 
@@ -23,8 +24,20 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// The parts that kernels of the schedule store in their places.
+// The parts that kernels of the schedule store in their places, and concatenations stored in place that lie in larger
+// ones: a part that several of them have, as those of a concatenation that grows do, has one place for all.
 std::map<ValueId, Place> places_of(const plan::GraphFacts& facts, const Schedule& schedule);
+
+// A part that is copied to `start` of `whole`, along the dimension of the concatenation.
+struct PartCopy {
+  ValueId part = kNoValue, whole = kNoValue;
+  int64_t start = 0, length = 0;
+};
+
+// What each concatenation stored in place has to copy: the parts that no kernel stores in their places, and that no
+// such concatenation before it has copied there.
+std::map<NodeId, std::vector<PartCopy>> copies_of(const plan::GraphFacts& facts, const Schedule& schedule,
+                                                  const std::map<ValueId, Place>& places);
 
 // The graph with those parts as they lie then.
 Graph with_places(const Graph& graph, const std::map<ValueId, Place>& places);
@@ -43,6 +56,6 @@ int64_t concatenated_dim(const Graph& graph, NodeId node);
 // in place that are kernels of their own in `joined`, as far as less is moved so: their parts are made by other than
 // pointwise kernels.
 Schedule with_concatenations_in_place(const Graph& graph, const Schedule& apart, Schedule joined,
-                                      const DeviceDescription& device);
+                                      const DeviceDescription& device, const LibraryRates& rates = {});
 
 }  // namespace kw

@@ -29,12 +29,20 @@ std::vector<bool> lie_like_image(const GroupKernel& kernel, const Access& image,
   for (size_t buffer = 0; buffer < like.size(); ++buffer)
     like[buffer] = elements_of(kernel.buffers[buffer]) == elements;
   const auto see = [&](const Access& access) {
-    if (!(index_of(access) == index_of(image))) like[access.buffer] = false;
+    if (!(index_of(access) == index_of(image)) || lookup_of(access) != kernel::kNoExpr) like[access.buffer] = false;
   };
   for (const Expr& expr : kernel.exprs)
     if (is_load(expr)) see(expr.access);
   for (const Store& store : kernel.stores) see(store.access);
   return like;
+}
+
+// [buffer] Is some element of it read where a computed place says?
+std::vector<bool> looked_up_in(const GroupKernel& kernel) {
+  std::vector<bool> looked_up(kernel.buffers.size());
+  for (const Expr& expr : kernel.exprs)
+    if (looks_up(expr)) looked_up[expr.access.buffer] = true;
+  return looked_up;
 }
 
 }  // namespace
@@ -49,6 +57,7 @@ EmbeddedImage::EmbeddedImage(KernelDraft& draft, const ImageProducer& producer, 
       first_number_(static_cast<Symbol>(draft.build.kernel().symbols.size())),
       ranges_(with_places(draft.build.kernel(), places_.shape)),
       lies_like_image_(lie_like_image(group_.kernel, store_.access, product(places_.shape))),
+      is_looked_up_(looked_up_in(group_.kernel)),
       buffers_(group_.buffers.size(), -1),
       embedding_(draft.build, group_.kernel, axes(), {},
                  [this](int buffer, const kernel::Index& index) { return place(buffer, index); }, {},
@@ -96,7 +105,9 @@ kernel::Access EmbeddedImage::place(int buffer, const kernel::Index& index) {
   else access.coordinates.push_back({over_symbols(index), kernel::kNoExpr});
   for (size_t dim = 0; dim < places_.shape.size(); ++dim) {
     const ExprId inside = places_.inside[dim];
-    if (inside == kernel::kNoExpr || !(like_image || kernel::uses(index, number(dim)))) continue;
+    // What a computed place depends on does not show in the index.
+    const bool matters = like_image || is_looked_up_[buffer] || kernel::uses(index, number(dim));
+    if (inside == kernel::kNoExpr || !matters) continue;
     access.mask = draft_.build.both(access.mask, inside);
   }
   return access;

@@ -41,9 +41,9 @@ class EmbeddedImage {
   const ValueId image_;
   const bool is_stored_;
   const kernel::Symbol first_number_;
-  std::vector<kernel::SymbolRange> ranges_;  // of the kernel's symbols, then of the places inside
-  std::vector<bool> lies_like_image_;        // [buffer]
-  std::vector<int> buffers_;                 // [buffer] the kernel's; −1: not yet
+  std::vector<kernel::SymbolRange> ranges_;           // of the kernel's symbols, then of the places inside
+  std::vector<bool> lies_like_image_, is_looked_up_;  // [buffer]
+  std::vector<int> buffers_;                          // [buffer] the kernel's; −1: not yet
   Embedding embedding_;
 };
 

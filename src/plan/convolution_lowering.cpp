@@ -73,7 +73,7 @@ class Divider {
   std::set<NodeId> before_, after_;
 };
 
-bool is_pointwise(const GroupKernel& kernel) { return can_follow_product(kernel) && !folds(kernel); }
+bool is_pointwise(const GroupKernel& kernel) { return can_make_image(kernel) && !folds(kernel); }
 
 // Of which the image is a view that has every element once, in whatever order.
 std::optional<ImageProducer> producer_of(const GraphFacts& facts, const std::vector<NodeId>& nodes,

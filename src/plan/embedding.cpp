@@ -145,17 +145,49 @@ kernel::BufferRole role_of(const GroupKernel& kernel, int buffer) {
   return role;
 }
 
+namespace {
+
+// Of a kernel that scans nothing and stores every element where it belongs. `counts`: of which expressions the rest is
+// asked.
+template <typename Counts>
+bool can_stand_beside_product(const GroupKernel& kernel, const Counts& counts) {
+  const auto stores_all = [](const Store& store) { return store.access.mask == kNoExpr && !is_scatter(store); };
+  if (!can_embed(kernel) || scan_axis_of(kernel) >= 0 ||
+      !std::all_of(kernel.stores.begin(), kernel.stores.end(), stores_all))
+    return false;
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+    const Expr& expr = kernel.exprs[id];
+    if (!counts(static_cast<ExprId>(id))) continue;
+    if (expr.kind == ExprKind::kReduce ? !can_follow_product(expr)
+                                       : is_eight_bit_float(expr.dtype) || is_step(kernel, expr))
+      return false;
+  }
+  return true;
+}
+
+// [expr] Does it move a load?
+std::vector<bool> moving_loads(const GroupKernel& kernel) {
+  std::vector<bool> moves(kernel.exprs.size(), false);
+  for (const Expr& expr : kernel.exprs)
+    if (looks_up(expr)) moves[lookup_of(expr.access)] = true;
+  for (size_t id = moves.size(); id-- > 0;)  // operands stand before what is made of them
+    if (moves[id])
+      for (const ExprId operand : made_of(kernel, kernel.exprs[id])) moves[operand] = true;
+  return moves;
+}
+
+}  // namespace
+
 bool can_follow_product(const GroupKernel& kernel) {
-  return can_embed(kernel) && scan_axis_of(kernel) < 0 &&
-         std::all_of(
-             kernel.exprs.begin(), kernel.exprs.end(),
-             [&](const Expr& expr) {
-               if (expr.kind == ExprKind::kReduce) return can_follow_product(expr);
-               return !is_eight_bit_float(expr.dtype) && !looks_up(expr) && !is_step(kernel, expr);
-             }) &&
-         std::all_of(
-             kernel.stores.begin(), kernel.stores.end(),
-             [](const Store& store) { return store.access.mask == kNoExpr && !is_scatter(store); });
+  return std::none_of(kernel.exprs.begin(), kernel.exprs.end(), [](const Expr& expr) { return looks_up(expr); }) &&
+         can_stand_beside_product(kernel, [](ExprId) { return true; });
+}
+
+bool can_make_image(const GroupKernel& kernel) {
+  const std::vector<bool> moves = moving_loads(kernel);
+  for (size_t id = 0; id < moves.size(); ++id)
+    if (moves[id] && is_load(kernel.exprs[id])) return false;
+  return can_stand_beside_product(kernel, [&](ExprId id) { return !moves[id]; });
 }
 
 Embedding::Embedding(kernel::Builder& build, const GroupKernel& kernel, std::vector<Index> axes,

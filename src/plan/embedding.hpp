@@ -28,6 +28,11 @@ kernel::BufferRole role_of(const GroupKernel& kernel, int buffer);
 // without steps (floor, round, remainders, 8-bit floats), which would make a last place of the product a whole one?
 bool can_follow_product(const GroupKernel& kernel);
 
+// Can it be embedded in front of a convolution, whose image it makes element by element? As behind a product, but that
+// places may be computed (borders that are reflected, repeated or go round, shifts, resizing): what no tensor decides
+// needs no look at whether it is within its buffer.
+bool can_make_image(const GroupKernel& kernel);
+
 // Numbers that the embedded kernel's axes may be written over besides the builder's symbols.
 struct EmbeddedNumbers {
   std::vector<kernel::SymbolRange> ranges;          // of the builder's symbols and then of these

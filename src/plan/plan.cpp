@@ -14,10 +14,10 @@
 #include "plan/group_lowering.hpp"
 #include "plan/halves_by_producers.hpp"
 #include "plan/kernel_schedules.hpp"
+#include "plan/moved_offsets.hpp"
 #include "plan/repeated_kernels.hpp"
 #include "plan/scatters.hpp"
 #include "support/error.hpp"
-#include "tile/text.hpp"
 #include "target/target.hpp"
 
 namespace kw {
@@ -73,57 +73,15 @@ int64_t mask_vector(const Node& node) {
   return node.boolean("dropout", true) ? 16 / size_of(std::get<DType>(*node.find("dtype"))) : 1;
 }
 
-// Where each buffer's accesses begin, moved out of a program whose buffers are rows of elements: slices at other places
-// of a tensor then share one kernel.
-struct Placed {
-  tile::Program program;
-  std::vector<int64_t> offsets;
-};
-
-Placed move_offsets_out(tile::Program program) {
-  Placed placed{std::move(program), {}};
-  auto& buffers = placed.program.buffers;
-  std::vector<int64_t> least(buffers.size(), -1);
-  tile::for_each(placed.program.body, [&](const tile::Instruction& one) {
-    if (one.kind != tile::Kind::kLoad) return;
-    int64_t& start = least[one.access.buffer];
-    const auto& coordinates = one.access.coordinates;
-    const int64_t constant = coordinates.size() == 1 ? std::max<int64_t>(0, coordinates[0].index.constant) : 0;
-    start = start < 0 ? constant : std::min(start, constant);
-  });
-  for (size_t at = 0; at < buffers.size(); ++at) {
-    const bool is_row = buffers[at].shape.size() == 1;
-    const int64_t elements = is_row ? kernel::as_constant(buffers[at].shape[0]).value_or(0) : 0;
-    const bool moves = buffers[at].role == tile::BufferRole::kInput && least[at] > 0 && least[at] < elements;
-    placed.offsets.push_back(moves ? least[at] : 0);
-    if (!moves) continue;
-    buffers[at].shape[0] = elements - least[at];
-    if (least[at] * size_of(buffers[at].dtype) % 16 != 0) buffers[at].alignment = size_of(buffers[at].dtype);
-  }
-  tile::for_each_mutable(placed.program.body, [&](tile::Instruction& one) {
-    if (one.kind == tile::Kind::kLoad && placed.offsets[one.access.buffer] > 0)
-      one.access.coordinates[0].index.constant -= placed.offsets[one.access.buffer];
-  });
-  return placed;
-}
-
-// Identical kernels on other tensors are one kernel: its text without the names that come from the graph.
-std::string identity_of(tile::Program program) {
-  program.name = "k";
-  program.doc.clear();
-  for (size_t i = 0; i < program.buffers.size(); ++i) program.buffers[i].name = "b" + std::to_string(i);
-  for (size_t i = 0; i < program.values.size(); ++i) program.values[i].name = "v" + std::to_string(i);
-  return tile::print_program(program);
-}
-
 class ProgramBuilder {
  public:
-  // `graph`: with `places` (concatenation.hpp).
+  // `graph`: with `places`; `copies`: what concatenations copy (concatenation.hpp).
   ProgramBuilder(const Graph& graph, const Schedule& schedule, const std::map<ValueId, Place>& places,
-                 const DeviceDescription& device)
+                 const std::map<NodeId, std::vector<PartCopy>>& copies, const DeviceDescription& device)
       : graph_(graph),
         schedule_(schedule),
         places_(places),
+        copies_(copies),
         device_(device),
         facts_(graph, target_of(device).graph_forms()) {
     for (const auto& value : graph.values) tensor_names_.insert(value.name);
@@ -179,20 +137,17 @@ class ProgramBuilder {
     available_[value] = true;
   }
 
-  // Those parts of a concatenation that no kernel has stored in their places.
+  // Those parts of a concatenation that do not lie in their places yet.
   void copy_parts(NodeId node) {
-    const ValueId whole = graph_.nodes[node].results[0];
-    allocate(whole);
-    int64_t start = 0;
-    const int64_t dim = concatenated_dim(graph_, node);
-    for (ValueId part : concatenated_parts(graph_, node)) {
-      const int64_t length = graph_.type(part).shape[static_cast<size_t>(dim)];
-      if (!places_.contains(part)) {
-        make_view(part);
-        program_.steps.emplace_back(std::in_place_type<CopyStep>,
-                                    CopyStep{graph_.values[part].name, graph_.values[whole].name, dim, start, length});
-      }
-      start += length;
+    const ValueId result = graph_.nodes[node].results[0];
+    const auto place = places_.find(result);
+    allocate(place == places_.end() ? result : place->second.whole);
+    available_[result] = true;
+    for (const PartCopy& copy : copies_.at(node)) {
+      make_view(copy.part);
+      const CopyStep step{graph_.values[copy.part].name, graph_.values[copy.whole].name, concatenated_dim(graph_, node),
+                          copy.start, copy.length};
+      program_.steps.emplace_back(std::in_place_type<CopyStep>, step);
     }
   }
 
@@ -257,11 +212,11 @@ class ProgramBuilder {
   void add_kernel(size_t group, plan::ScheduledTiles one, const std::vector<std::string>& scratch_names) {
     Pending pending;
     pending.step = program_.steps.size();
-    pending.placed = move_offsets_out(one.program);
+    pending.moved = plan::with_offsets_moved(one.program);
     pending.program = std::move(one.program);
     pending.source = std::move(one.source);
-    pending.identity = identity_of(pending.placed.program);
-    offsets_of_[pending.identity].insert(pending.placed.offsets);
+    pending.identity = plan::identity_of(pending.moved.program);
+    offsets_of_[pending.identity].insert(pending.moved.offsets);
     TileStep step;
     step.group = static_cast<int>(group);
     step.by_last = one.by_last;
@@ -293,8 +248,8 @@ class ProgramBuilder {
     for (Pending& pending : pending_) {
       auto& step = std::get<TileStep>(program_.steps[pending.step]);
       const bool shared = offsets_of_[pending.identity].size() > 1;
-      for (size_t at = 0; at < step.offsets.size() && shared; ++at) step.offsets[at] += pending.placed.offsets[at];
-      step.program = intern(shared ? std::move(pending.placed.program) : std::move(pending.program),
+      for (size_t at = 0; at < step.offsets.size() && shared; ++at) step.offsets[at] += pending.moved.offsets[at];
+      step.program = intern(shared ? std::move(pending.moved.program) : std::move(pending.program),
                             std::move(pending.source));
     }
   }
@@ -306,8 +261,12 @@ class ProgramBuilder {
   }
 
   int intern(tile::Program tiles, std::shared_ptr<const lower::Source> source) {
-    const auto [place, added] = known_kernels_.emplace(identity_of(tiles), static_cast<int>(program_.tiles.size()));
-    if (!added) return place->second;
+    const auto [place, added] = known_kernels_.emplace(plan::identity_of(tiles),
+                                                       static_cast<int>(program_.tiles.size()));
+    if (!added) {
+      plan::shorten_rows(program_.tiles[static_cast<size_t>(place->second)], tiles);
+      return place->second;
+    }
     const std::string wanted = tiles.name;
     for (int count = 2; !kernel_names_.insert(tiles.name).second; ++count)
       tiles.name = wanted + "_" + std::to_string(count);
@@ -320,12 +279,13 @@ class ProgramBuilder {
     size_t step = 0;  // of program_.steps
     tile::Program program;
     std::shared_ptr<const lower::Source> source;
-    Placed placed;
-    std::string identity;  // of placed.program
+    plan::MovedOffsets moved;
+    std::string identity;  // of moved.program
   };
   const Graph& graph_;
   const Schedule& schedule_;
   const std::map<ValueId, Place>& places_;
+  const std::map<NodeId, std::vector<PartCopy>>& copies_;
   const DeviceDescription& device_;
   GraphFacts facts_;
   Program program_;
@@ -428,8 +388,10 @@ Program make_program(const Graph& graph, const Schedule& schedule, const DeviceD
   const GraphFacts facts(graph, target_of(device).graph_forms());
   check_schedule(facts, schedule, device);
   const std::map<ValueId, Place> places = places_of(facts, schedule);
-  Program program = places.empty() ? ProgramBuilder(graph, schedule, places, device).build()
-                                   : ProgramBuilder(with_places(graph, places), schedule, places, device).build();
+  const auto copies = copies_of(facts, schedule, places);
+  Program program = places.empty()
+                        ? ProgramBuilder(graph, schedule, places, copies, device).build()
+                        : ProgramBuilder(with_places(graph, places), schedule, places, copies, device).build();
   program = with_each_kernel_once(std::move(program));
   program.graphs = schedule.graphs && why_not_captured(graph, program).empty();
   lower_for(target_of(device), program);

@@ -64,7 +64,7 @@ CASES = (
     # 17 columns of the first are no multiple of 16 bytes.
     Concatenated("unaligned", _columns, ((12, 16), (16, 17)), ((0, 1),), 3, 1),
     Concatenated("channels last", _channels_last, FIRE, ((1, 2), (3, 4)), 5),
-    Concatenated("one that others read", _read_again, ((12, 16), (16, 16)), ((1, 2),), 3, 1),
+    Concatenated("one that others read", _read_again, ((12, 16), (16, 16)), ((1, 2),), 3),
 )
 
 

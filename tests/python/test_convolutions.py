@@ -52,6 +52,42 @@ def test_padding_of_every_mode(case: Case, interpreter: InterpreterProcess, tmp_
     assert not fault, fault
 
 
+@pytest.mark.parametrize("parameters", [ONE_HALF, EXACT], ids=["half", "exact"])
+@pytest.mark.parametrize("case", PADDED, ids=[case.name for case in PADDED])
+def test_padding_of_every_mode_is_stored_nowhere(
+    case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    emitted = as_one_group(Wrapped(case.function), case.arguments(), "convolution", parameters)
+    assert emitted["library_ops"] == [] and not any(re.search(r"pad\w*\dd_kernel", one) for one in emitted["kernels"])
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name, exact=parameters["scheme"] == 1)
+    assert not fault, fault
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_padded_images_are_laid_out_where_they_lie(mode: str, dims: int, tmp_path: Path) -> None:
+    kind = {1: torch.nn.Conv1d, 2: torch.nn.Conv2d, 3: torch.nn.Conv3d}[dims]
+    part = kind(64, 64, 3, padding=1, padding_mode=mode)
+    image = torch.empty(16, 64, *[{1: 4096, 2: 56, 3: 16}[dims]] * dims)
+    emitted = compile_for_gpu(part, image)
+    assert emitted["library_ops"] == [] and len(emitted["kernels"]) == 5
+    assert any("pad" in name and name.endswith("channels_last_kernel") for name in emitted["kernels"])
+    machine_code(emitted, tmp_path)
+
+
+def test_an_image_that_data_move_is_stored_before() -> None:
+    part = torch.nn.Conv2d(64, 64, 3)
+
+    class Picked(torch.nn.Module):
+        def forward(self, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+            return part(x[:, :, rows])
+
+    emitted = compile_for_gpu(Picked(), torch.empty(16, 64, 56, 56), torch.zeros(56, dtype=torch.int64))
+    assert emitted["kernels"][0] == "index_kernel"
+
+
 def test_one_small_number_is_no_reason_to_compute_a_filter_again(tmp_path: Path) -> None:
     function, shapes = conv(), ((2, 48, 6, 6), (32, 48, 3, 3))
     emitted = as_one_group(Wrapped(function), [torch.randn(shape) for shape in shapes], "convolution", EXACT)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from case_checks import as_one_group, load
 from contraction_cases import Case
-from convolution_cases import conv, interpreted, transposed
+from convolution_cases import conv, interpreted, padded, transposed
 from movement_cases import Wrapped
 
 from kernelwright import library
@@ -50,6 +50,9 @@ CASES = [
     Case("transposed", transposed(padding=1), ((2, 16, 9, 10), (16, 18, 3, 3), (18,))),
     Case("residual", _residual, ((2, 16, 10, 12), (16, 16, 3, 3), (16,), (2, 16, 10, 12))),
     Case("normed", _normed, ((2, 16, 9, 12), (24, 16, 3, 3), (24,), (24,))),
+    Case("reflected", padded("reflect", 1, 1, 1, 1), ((2, 16, 9, 12), (16, 16, 3, 3), (16,))),
+    Case("repeated", padded("replicate", 2, 1, 0, 3), ((2, 16, 9, 12), (16, 16, 3, 3))),
+    Case("round", padded("circular", 1, 2, 2, 1, padding=1), ((2, 16, 8, 11), (20, 16, 3, 3))),
     Case("of_activation", _of_activation, ((2, 16, 10, 12), (16, 16, 3, 3))),
 ]
 BLOCKS: list[dict[str, int]] = [{}, {"block_channels": 16, "block_filters": 16, "block_places": 16}]

@@ -116,4 +116,34 @@ TEST(Concatenation, OneThatAConvolutionReadsWhereItsPartsLieIsNotStored) {
   EXPECT_EQ(planned.stored_in_place(), 0);
 }
 
+// Of a graph whose nodes are kernels of their own.
+TEST(Concatenation, OnesThatGrowLieInTheLargest) {
+  const Graph graph = parse_graph(R"(graph G on cuda {
+  input %x : f32[2, 4, 8, 8] user args.0
+  %a = aten.sin.default(self=%x) : f32[2, 4, 8, 8]
+  %one = aten.cat.default(tensors=(%x, %a), dim=1) : f32[2, 8, 8, 8]
+  %b = aten.cos.default(self=%one) : f32[2, 8, 8, 8]
+  %two = aten.cat.default(tensors=(%x, %a, %b), dim=1) : f32[2, 16, 8, 8]
+  %c = aten.tanh.default(self=%two) : f32[2, 16, 8, 8]
+  %three = aten.cat.default(tensors=(%two, %c), dim=1) : f32[2, 32, 8, 8]
+  return %three
+})");
+  const DeviceDescription device = default_device("triton");
+  Schedule schedule = default_schedule(graph, device);
+  for (GroupSchedule& group : schedule.groups)
+    if (is_concatenation(graph, group.nodes[0])) group = {group.nodes, std::string(kStoredInPlace), {}};
+  const plan::GraphFacts facts(graph, {});
+  const auto places = places_of(facts, schedule);
+  std::map<std::string, int64_t> offsets;
+  for (const auto& [value, place] : places) {
+    EXPECT_EQ(graph.values[place.whole].name, "three");
+    offsets[graph.values[value].name] = place.offset;
+  }
+  EXPECT_EQ(offsets,
+            (std::map<std::string, int64_t>{{"one", 0}, {"two", 0}, {"a", 4 * 64}, {"b", 8 * 64}, {"c", 16 * 64}}));
+  const std::string program = print(graph, make_program(graph, schedule, device));
+  EXPECT_NE(program.find("copy x to 0 of dimension 1 of three"), std::string::npos);
+  EXPECT_EQ(program.find("copy", program.find("copy") + 1), std::string::npos);
+}
+
 }  // namespace kw

@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "ir/text.hpp"
 #include "passes/fusion.hpp"
@@ -231,6 +233,31 @@ TEST(Plan, AScheduleThatDoesNotFitIsRefused) {
   Schedule wrong = planned.schedule;
   wrong.groups[0].scheduler = "reduction";
   EXPECT_THROW(make_program(planned.graph, wrong, device), Error);
+}
+
+// Slices of one tensor at different places, of which 16 bytes divide every second one's address.
+TEST(Plan, StepsThatReadOtherSlicesAreLaunchesOfOneKernel) {
+  std::string text = "graph Steps {\n  input %x : f32[4, 8, 6] user args.0\n", last = "h";
+  text += "  input %w : f32[6, 6] parameter \"w\"\n  input %h : f32[4, 6] user args.1\n";
+  for (int step = 0; step < 8; ++step) {
+    const std::string n = std::to_string(step);
+    text += "  %m" + n + " = aten.mm.default(self=%" + last + ", mat2=%w) : f32[4, 6]\n";
+    text += "  %x" + n + " = aten.select.int(self=%x, dim=1, index=" + n + ") : f32[4, 6] strides [48, 1] offset " +
+            std::to_string(6 * step) + "\n";
+    text += "  %s" + n + " = aten.mul.Tensor(self=%m" + n + ", other=%x" + n + ") : f32[4, 6]\n";
+    last = "s" + n;
+  }
+  const auto planned = plan_text(text + "  return %" + last + "\n}\n");
+  std::map<int, std::set<int64_t>> starts;
+  for (const Step& step : planned.program.steps)
+    if (const auto* tiles = std::get_if<TileStep>(&step))
+      for (size_t at = 0; at < tiles->tensors.size(); ++at)
+        if (tiles->tensors[at] == "x") starts[tiles->program].insert(tiles->offsets[at]);
+  ASSERT_EQ(planned.program.tiles.size(), 2u);
+  EXPECT_EQ(starts, (std::map<int, std::set<int64_t>>{{0, {0, 12, 24, 36}}, {1, {6, 18, 30, 42}}}));
+  for (size_t program = 0; program < 2; ++program)
+    for (const tile::Buffer& buffer : planned.program.tiles[program].buffers)
+      EXPECT_EQ(buffer.alignment, buffer.name == "x" && program == 1 ? 4 : 16) << buffer.name;
 }
 
 TEST(Plan, TenThousandNodesArePlannedInSeconds) {

@@ -2,6 +2,7 @@
 
 #include "emit/target_printer.hpp"
 #include "judge/environment.hpp"
+#include "plan/concatenation.hpp"
 #include "plan/join_products.hpp"
 #include "support/error.hpp"
 #include "targets/cpu/cost.hpp"
@@ -81,7 +82,8 @@ class CpuTarget : public Target {
   const std::vector<plan::Scheduler>& schedulers() const override { return cpu::schedulers(); }
 
   void join_groups(const Graph& graph, Schedule& schedule, const DeviceDescription& device) const override {
-    schedule = join_products(graph, std::move(schedule), device, kLibraryRates);
+    Schedule joined = join_products(graph, schedule, device, kLibraryRates);
+    schedule = with_concatenations_in_place(graph, schedule, std::move(joined), device, kLibraryRates);
   }
 
   std::span<const lower::TargetStep> lowering_steps() const override { return cpu::lowering_steps(); }

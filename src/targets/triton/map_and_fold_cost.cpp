@@ -64,7 +64,7 @@ class MapAndFoldEstimate {
     double size = 4;                          // bytes of an element
     std::vector<bool> axes = {}, moves = {};  // along which it varies, and those along which data say where
     std::vector<int64_t> constants = {};
-    bool gathers = false;
+    bool gathers = false, computes = false;  // its place is moved; by what no data decide
     int passes = 1;
   };
 
@@ -293,6 +293,7 @@ class MapAndFoldEstimate {
       if (one.access.mask != tile::kNoValue) unite(axes, depends_[one.access.mask]);
       for (const tile::Coordinate& coordinate : one.access.coordinates) {
         if (coordinate.value == tile::kNoValue) continue;
+        access.computes = is_place_[coordinate.value] && (access.computes || !access.gathers);
         access.gathers = true;
         unite(moves, depends_[coordinate.value]);
         unite(axes, depends_[coordinate.value]);
@@ -445,10 +446,19 @@ class MapAndFoldEstimate {
     return measured_share(device_.strided_bytes_per_second, access.size, std::max(run, access.size) / kLineBytes);
   }
 
+  // Borders that are reflected or repeated, shifts, resizing: but for few elements neighbours are moved together.
+  double computed_share(const Access& access) const {
+    double run = access.size;
+    for (size_t axis = 0; axis < axes_.size(); ++axis)
+      if (access.moves[axis]) run *= axes_[axis].width;
+    return run / (run + kLostBytes);
+  }
+
   double share_of(const Access& access) const {
     if (!access.gathers) return std::min(1.0, used_share(access) * side_by_side(access));
     for (const Run& one : runs_of(access.offset))
       if (one.coefficient == 1 && !access.moves[one.axis] && axes_[one.axis].extent > 1) return used_share(access);
+    if (access.computes) return computed_share(access);
     return measured_share(device_.gather_bytes_per_second, access.size, access.size / kLineBytes);
   }
 
