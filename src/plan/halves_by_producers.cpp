@@ -224,19 +224,19 @@ class Extension {
   const StoredHalves& halves_;
 };
 
-// Numbers of a tile that a thread may hold while it finds its rows' scales and splits them: a LayerNorm whose threads
-// had 32 of 32 rows at a time spilled 616 bytes of registers and lost a tenth of its module's time on an H200; rows of
-// 16,384 by 1,024 threads gain.
-constexpr int64_t kMostOfThread = 16, kThreadsOfWarp = 32;
+// Numbers of a block's tile while rows' scales are found and rows are split: a quarter of a multiprocessor's registers.
+// A LayerNorm of 32 rows of 768 at a time, tiles of 32,768, spilled 616 bytes a thread and lost a tenth of its module's
+// time on an H200; a row of 16,384 gains.
+constexpr int64_t kMostOfBlock = 1 << 14;
 
-int64_t most_of_thread(const tile::Program& program) {
-  int64_t most = 0;
+int64_t largest_tile(const tile::Program& program) {
+  int64_t largest = 0;
   for (const tile::ValueInfo& value : program.values) {
     int64_t points = 1;
     for (const tile::Symbol lane : value.type.lanes) points *= tile::width_of(program, lane);
-    most = std::max(most, points / (kThreadsOfWarp * program.warps));
+    largest = std::max(largest, points);
   }
-  return most;
+  return largest;
 }
 
 class Chooser {
@@ -373,10 +373,10 @@ class Chooser {
     return plan::seconds_of(*made, device_);
   }
 
-  bool fits_threads(const HalvesByProducers::Producer& one) const {
+  bool fits_registers(const HalvesByProducers::Producer& one) const {
     const auto made = lowered_by(*one.scheduler, one.group, one.parameters, device_);
     return made && std::all_of(made->tiles.begin(), made->tiles.end(), [](const ScheduledTiles& tiles) {
-             return most_of_thread(tiles.program) <= kMostOfThread;
+             return largest_tile(tiles.program) <= kMostOfBlock;
            });
   }
 
@@ -390,7 +390,7 @@ class Chooser {
     const StoredHalves halves = tensors_for(layout, is_read_whole(value, readers));
     auto extended = with_halves(*now, halves);
     // Where the group's own schedules are those of kernels that store halves, it has no time without.
-    if (!extended || !fits_threads(*extended) || seconds_of(*extended, maker) >= seconds_of(*now, maker) + readers.front().seconds) {
+    if (!extended || !fits_registers(*extended) || seconds_of(*extended, maker) >= seconds_of(*now, maker) + readers.front().seconds) {
       made_.tensors.resize(tensors);
       return;
     }
