@@ -153,15 +153,13 @@ class AttentionKernels : ProductKernels {
     build.named("score", score);
     const ExprId largest = build.named("largest",
                                        build.reduce(kernel::ReduceOp::kMax, {score}, {symbols.values.depth}));
-    const ExprId shift = split ? build.op(ScalarOp::kSub, {largest, number(kWeightPower / kLog2OfE)}) : largest;
-    ExprId exponent = build.op(ScalarOp::kSub, {score, shift});
-    if (!in_powers_of_two()) exponent = times(exponent, number(kLog2OfE));
-    const ExprId weight = build.named("weight", build.op(ScalarOp::kExp2, {exponent}));
+    const ExprId weight = build.named("weight", weight_of(build, score, largest, split));
     const ExprId total = build.named("total", build.reduce(kernel::ReduceOp::kSum, {weight}, {symbols.values.depth}));
+    const KeptSum kept_sum = kept_weights_of(draft, symbols, score, weight, split);
     const ExprId value = split ? ProductKernels::halves(draft, halves->value, symbols.values)
                                : operand(draft, values_, Side::kRight, symbols.values, inside);
-    const ExprId sum = build.named(
-        "sum", product_of(build, split ? weight : build.cast(values_.left.dtype, weight), value, symbols.values.depth));
+    const ExprId counted = split ? kept_sum.weight : build.cast(values_.left.dtype, kept_sum.weight);
+    const ExprId sum = build.named("sum", product_of(build, counted, value, symbols.values.depth));
     if (has_parts()) {
       const std::vector<kernel::Index> places = symbols.values.places_of_part(symbols.values.result_places());
       const std::vector<kernel::Index> row(places.begin(), places.end() - 1);
@@ -170,13 +168,15 @@ class AttentionKernels : ProductKernels {
       draft.store(buffer_of_parts(draft, "sums", sums_, kernel::BufferRole::kOutput), places, sum);
       return {std::move(draft), symbols, {largest, total, sum}};
     }
-    ExprId result = build.op(ScalarOp::kDiv, {sum, total});
+    ExprId result = with_scale(build, build.op(ScalarOp::kDiv, {over_all(build, sum, kept_sum, largest), total}));
     if (split) result = times(result, scale(draft, halves->value, symbols.values));
     result = without_rows_of_nothing(build, largest, result);
     ExprId mask = kernel::kNoExpr;
     if (again) mask = build.named("has_no_halves", has_no_halves(draft, *halves, symbols));
     store_values(draft, symbols, result, mask);
-    return {std::move(draft), symbols, {largest, total, sum}};
+    std::vector<ExprId> folds = {largest, total, sum};
+    if (kept_sum.largest != kernel::kNoExpr) folds.push_back(kept_sum.largest);
+    return {std::move(draft), symbols, std::move(folds)};
   }
 
   // PyTorch's operator has zeros where no key is attended to.
@@ -184,6 +184,52 @@ class AttentionKernels : ProductKernels {
     if (!attention_.nothing_is_zero) return result;
     const ExprId nothing = build.op(ScalarOp::kEqual, {largest, lowest(build)});
     return build.op(ScalarOp::kSelect, {nothing, build.constant(DType::f32, 0.0), result});
+  }
+
+  // exp(score − largest), as halves times 2^7.
+  ExprId weight_of(kernel::Builder& build, ExprId score, ExprId largest, bool split) const {
+    const auto number = [&](double value) { return build.constant(DType::f32, value); };
+    const ExprId shift = split ? build.op(ScalarOp::kSub, {largest, number(kWeightPower / kLog2OfE)}) : largest;
+    ExprId exponent = build.op(ScalarOp::kSub, {score, shift});
+    if (!in_powers_of_two()) exponent = build.op(ScalarOp::kMul, {exponent, number(kLog2OfE)});
+    return build.op(ScalarOp::kExp2, {exponent});
+  }
+
+  // What values are multiplied by: weights of which some are 0, and the largest score that they are relative to, where
+  // that is not the largest of all.
+  struct KeptSum {
+    ExprId weight = kernel::kNoExpr, largest = kernel::kNoExpr;
+  };
+
+  // Totals are of all weights. Halves hold a weight to 2^-32 of the largest one, which may be dropped: of what is kept
+  // beside it, weights relative to the largest that is kept lose no digits.
+  KeptSum kept_weights_of(KernelDraft& draft, const Symbols& symbols, ExprId score, ExprId weight, bool split) const {
+    const KeptWeights& weights = attention_.weights;
+    if (!weights.group) return {weight};
+    kernel::Builder& build = draft.build;
+    const ExprId kept = beside_product(draft, *weights.group, symbols.scores.result_places(), weights.kept);
+    if (!split)
+      return {draft.named("weight_kept",
+                          build.op(ScalarOp::kSelect, {kept, weight, build.constant(DType::f32, 0.0)}))};
+    const ExprId score_kept = draft.named("score_kept", build.op(ScalarOp::kSelect, {kept, score, lowest(build)}));
+    const ExprId largest = draft.named("largest_kept",
+                                       build.reduce(kernel::ReduceOp::kMax, {score_kept}, {symbols.values.depth}));
+    return {draft.named("weight_kept", weight_of(build, score_kept, largest, split)), largest};
+  }
+
+  // The sum relative to the largest score of all, as totals are. Where no weight is kept it is 0.
+  ExprId over_all(kernel::Builder& build, ExprId sum, const KeptSum& kept, ExprId largest) const {
+    if (kept.largest == kernel::kNoExpr) return sum;
+    const ExprId below = build.op(ScalarOp::kMul, {build.op(ScalarOp::kSub, {kept.largest, largest}),
+                                                   build.constant(DType::f32, kLog2OfE)});
+    const ExprId none = build.op(ScalarOp::kEqual, {kept.largest, lowest(build)});
+    return build.op(ScalarOp::kSelect, {none, build.constant(DType::f32, 0.0),
+                                        build.op(ScalarOp::kMul, {sum, build.op(ScalarOp::kExp2, {below})})});
+  }
+
+  ExprId with_scale(kernel::Builder& build, ExprId result) const {
+    const double scale = attention_.weights.scale;
+    return scale == 1.0 ? result : build.op(ScalarOp::kMul, {result, build.constant(DType::f32, scale)});
   }
 
   static ExprId lowest(kernel::Builder& build) {
@@ -367,7 +413,8 @@ class AttentionKernels : ProductKernels {
     };
     const ExprId total = build.named("total", sum_of(load("totals", totals_, row)));
     const ExprId sum = build.named("sum", sum_of(load("sums", sums_, places)));
-    const ExprId result = without_rows_of_nothing(build, most, build.op(ScalarOp::kDiv, {sum, total}));
+    const ExprId share = with_scale(build, build.op(ScalarOp::kDiv, {sum, total}));
+    const ExprId result = without_rows_of_nothing(build, most, share);
     store_values(draft, {symbols, symbols}, result, kernel::kNoExpr);
     KernelSchedule schedule;
     schedule.axes.resize(values_.batch.size() + 1);

@@ -42,7 +42,8 @@ int64_t parts_of(const LoweredGroup& group, int64_t keys_of_step, int64_t wanted
   const int64_t keys = group.product->depth;
   if (!attention.has_softmax) return 1;
   int64_t parts = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(keys / keys_of_step, 1));
-  const bool plain = attention.scores->kernel.stores.empty() && !attention.mask && !attention.scores->product->addend;
+  const bool plain = attention.scores->kernel.stores.empty() && !attention.mask &&
+                     !attention.scores->product->addend && !attention.weights.group;
   for (int64_t whole = parts; 2 * whole > parts; --whole)
     if (keys % (whole * keys_of_step) == 0) return whole;
   while (!plain && keys % parts != 0) --parts;

@@ -532,12 +532,15 @@ class ProductJoiner {
     }
     const auto values = plan::product_of(facts_, schedule_.groups[group].nodes[0]);
     if (!values) return;
-    const NodeId softmax = plan::softmax_before(facts_, *values),
-                 maker = softmax == kNoNode ? facts_.graph.values[values->left.root].producer : softmax;
+    const ValueId weights = values->left.root;
+    const NodeId maker = facts_.graph.values[weights].producer;
     if (maker == kNoNode) return;
-    for (size_t middle = 0; middle < group; ++middle)
-      if (holds(middle, maker) && (softmax != kNoNode || schedule_.groups[middle].scheduler == plan::kPointwise))
+    for (size_t middle = 0; middle < group; ++middle) {
+      if (!holds(middle, maker)) continue;
+      const GroupSchedule& between = schedule_.groups[middle];
+      if (between.scheduler == plan::kPointwise || plan::softmax_before(facts_, between.nodes, weights) != kNoNode)
         join_attention(group, *values, middle);
+    }
   }
 
   // `middle`: the group of the softmax, which has to be of nothing else, or a pointwise one that makes what values are

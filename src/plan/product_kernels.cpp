@@ -391,7 +391,10 @@ bool ProductKernels::is_aligned(int value, int64_t offset, DType dtype) const {
       if (group.buffers[buffer] == value) aligned = aligned && group.kernel.buffers[buffer].alignment % 16 == 0;
   };
   also(group_);
-  if (group_.attention) also(*group_.attention->scores);
+  if (group_.attention) {
+    also(*group_.attention->scores);
+    if (group_.attention->weights.group) also(*group_.attention->weights.group);
+  }
   if (group_.producer) also(*group_.producer->group);
   for (const ProductOperand* operand : operands_)
     if (value == operand->root) aligned = aligned && operand->aligned;
