@@ -62,8 +62,14 @@ class AttentionLowering {
   }
 
   static bool fits(const Product& scores, const Product& values) {
-    return scores.batch == values.batch && scores.rows == values.rows && scores.columns == values.depth &&
-           scores.depth <= kWidestHead && values.columns <= kWidestHead;
+    return scores.batch == values.batch && scores.rows == values.rows && scores.columns == values.depth;
+  }
+
+  // Do blocks have heads of so many features? Wider ones of few rows, once heads share keys as they can.
+  static bool fits_blocks(const Product& scores, const Product& values, bool has_softmax) {
+    const int64_t widest = std::max(scores.depth, values.columns),
+                  few = values.right.dtype == DType::f32 ? kFewRows : kFewRowsInHalves;
+    return widest <= kWidestHead || (has_softmax && widest <= kWidestHeadOfFew && values.rows <= few);
   }
 
   // Where each head has one query, those of the heads that share keys and values are rows of one product.
@@ -158,6 +164,7 @@ class AttentionLowering {
       attention.mask->column = spread.strides.back();
     }
     share_keys(scores, values, attention);
+    if (!fits_blocks(scores, values, true)) return std::nullopt;
     LoweredGroup before;
     before.product = std::move(scores);
     attention.scores = std::make_shared<const LoweredGroup>(std::move(before));
@@ -223,6 +230,7 @@ class AttentionLowering {
 
     Attention attention;
     share_keys(*scores, *values, attention);
+    if (!fits_blocks(*scores, *values, found.softmax != kNoNode)) return std::nullopt;
     if (found.softmax != kNoNode) {
       auto kept = weights_behind(found, *scores, facts_.roots[weights]);
       if (!kept) return std::nullopt;
@@ -245,7 +253,8 @@ class AttentionLowering {
   std::optional<KeptWeights> weights_behind(const AttentionNodes& found, const Product& scores, ValueId weights) const {
     const std::set<NodeId> behind = before(weights, found.softmax);
     if (behind.contains(found.scores)) return std::nullopt;
-    if (std::all_of(behind.begin(), behind.end(), [&](NodeId node) { return keeps_places(node); })) return KeptWeights{};
+    if (std::all_of(behind.begin(), behind.end(), [&](NodeId node) { return keeps_places(node); }))
+      return KeptWeights{};
     Product softmax = scores;
     softmax.node = found.softmax;
     softmax.result = graph_.nodes[found.softmax].results[0];

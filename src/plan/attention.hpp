@@ -25,8 +25,9 @@ struct AttentionNodes {
 std::optional<AttentionNodes> attention_among(const GraphFacts& facts, std::span<const NodeId> nodes);
 
 // nullopt where the nodes are no attention of one kernel: what stands between the products is not element by element,
-// or is stored; what stands behind the softmax does more than keep or drop weights and scale them all (kept_weights.hpp);
-// heads are wider than kWidestHead; PyTorch's operator drops weights itself, by a stream of numbers of its own.
+// or is stored; what stands behind the softmax does more than keep or drop weights and scale them all
+// (kept_weights.hpp); heads are wider than kWidestHead (kWidestHeadOfFew where rows are few); PyTorch's operator drops
+// weights itself, by a stream of numbers of its own.
 std::optional<LoweredGroup> lower_attention(const GraphFacts& facts, std::span<const NodeId> nodes,
                                             const std::vector<ValueId>& outputs);
 

@@ -18,8 +18,8 @@ struct LoweredGroup;
 
 // What becomes of attention's weights between the softmax and the product with the values (kept_weights.hpp).
 struct KeptWeights {
-  // What keeps or drops them: behind what the softmax yields, its product, a kernel that has the condition under which a
-  // weight is kept. nullptr: none is dropped.
+  // What keeps or drops them: behind what the softmax yields, its product, a kernel that has the condition under which
+  // a weight is kept. nullptr: none is dropped.
   std::shared_ptr<const LoweredGroup> group;
   ExprId kept = kNoExpr;
   double scale = 1.0;  // of all weights

@@ -147,7 +147,8 @@ class ProductJoiner {
     // Of few queries it is bound by reading keys and values: in 16 bits by all units; in single precision by those that
     // have a block of queries, of which most may be empty. Heads that share keys have them repeated in memory there.
     double bytes = static_cast<double>(key.bytes() + value.bytes());
-    if (query.dtype != DType::f32)
+    // Its kernels for 16 bits that share out keys have heads of up to kWidestHead.
+    if (query.dtype != DType::f32 && std::max(query.shape.back(), value.shape.back()) <= plan::kWidestHead)
       return device_.launch_seconds + std::max(seconds, bytes / device_.copy_bytes_per_second);
     const int64_t rows = query.shape[query.rank() - 2], blocks = plan::ceil_divide(rows, rates_.attention_rows),
                   heads = query.elements() / std::max<int64_t>(rows * query.shape.back(), 1);

@@ -233,12 +233,12 @@ std::vector<kernel::Index> ProductSymbols::result_places() const {
 }
 
 kernel::Index ProductSymbols::column_index() const {
-  const kernel::Index index = kernel::symbol_index(column);
+  const kernel::Index index = kernel::symbol_index(column) + kernel::Index(first_column);
   return part_of_columns < 0 ? index : kernel::symbol_index(part_of_columns) * kernel::Index(part_size) + index;
 }
 
 kernel::Index ProductSymbols::depth_index() const {
-  kernel::Index index = kernel::symbol_index(depth);
+  kernel::Index index = kernel::symbol_index(depth) + kernel::Index(first_depth);
   if (chunk >= 0) index = kernel::symbol_index(chunk) * kernel::Index(chunk_size) + index;
   return part < 0 ? index : kernel::symbol_index(part) * kernel::Index(part_size) + index;
 }

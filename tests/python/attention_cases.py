@@ -212,6 +212,16 @@ CASES = [
     Case("decoding_up_to_a_key", operator(enable_gqa=True), (*DECODING, (2, 1, 1, 130)), arrange=_keys_of_each),
     Case("added_beyond_a_key", operator(), (*HEADS[:1], *DECODED, (2, 1, 40, 130)), arrange=_lowest_beyond),
     Case("decoding_in_halves", operator(enable_gqa=True), DECODING, dtype=torch.float16),
+    # In tiles of 256 features, of values of which sums are tiles of 128 or 256.
+    Case("wide_heads", by_hand, ((1, 2, 5, 272), (1, 2, 70, 272), (1, 2, 70, 520))),
+    Case("wide_shared_heads", operator(enable_gqa=True), ((1, 6, 1, 328), (1, 2, 70, 328), (1, 2, 70, 256))),
+    Case(
+        "wide_heads_in_halves",
+        operator(enable_gqa=True),
+        ((1, 20, 1, 576), (1, 1, 70, 576), (1, 1, 70, 512)),
+        dtype=torch.float16,
+    ),
+    Case("values_of_256", operator(), ((1, 3, 20, 24), (1, 3, 40, 24), (1, 3, 40, 256))),
     Case("halves", operator(), HEADS, dtype=torch.float16),
     Case("bfloat16", by_hand, HEADS, dtype=torch.bfloat16),
     Case("bfloat16_causal", operator(is_causal=True), SQUARE, dtype=torch.bfloat16),

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from attention_cases import operator
 from attention_dropout_cases import Dropping, arguments
 from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code
@@ -65,9 +64,7 @@ def test_dropped_weights_are_pytorchs(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("is_causal", [False, True], ids=["all_keys", "causal"])
-def test_the_planner_makes_one_kernel_of_dropped_attention(
-    dtype: torch.dtype, is_causal: bool, tmp_path: Path
-) -> None:
+def test_the_planner_makes_one_kernel_of_dropped_attention(dtype: torch.dtype, is_causal: bool, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     emitted = compile_for_gpu(Dropping(0.1, is_causal), *(torch.empty(4, 8, 1024, 64, dtype=dtype) for _ in range(3)))
     assert emitted["library_ops"] == [] and "keep_mask_kernel" in emitted["kernels"]
