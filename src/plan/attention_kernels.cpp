@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "lower/needed.hpp"
+#include "plan/attention_axes.hpp"
 #include "plan/attention_mask.hpp"
 #include "plan/product_kernels.hpp"
 #include "support/error.hpp"
@@ -23,8 +24,7 @@ constexpr double kWeightPower = 7.0;
 constexpr double kLog2OfE = 1.4426950408889634;
 // Scales beyond might leave the range of f32 on the way to a score that is inside.
 constexpr double kLargestScale = 0x1p64;
-constexpr int64_t kKeysAgain = 32;       // of a step of the kernel in f32, half its queries
-constexpr int64_t kLeastRowsOfDot = 16;  // of a block; fewer are multiplied and added up
+constexpr int64_t kKeysAgain = 32;  // of a step of the kernel in f32, half its queries
 
 // Blocks of queries walk the keys once: each step folds its scores into the largest so far, and rescales what was
 // summed before (Milakov & Gimelshein 2018; Dao et al. 2022).
@@ -58,18 +58,8 @@ class AttentionKernels : ProductKernels {
   }
 
  private:
-  // As much of a head as one tile has: along which axis, and where it begins.
-  struct Piece {
-    kernel::Symbol axis = -1;
-    int64_t first = 0;
-  };
-
-  // A kernel's axes: those of the product of queries and keys, and those of weights and values, of which `depth` and
-  // `column` are one piece after the other.
-  struct Symbols {
-    ProductSymbols scores, values;
-    std::vector<Piece> features, columns;
-  };
+  using Symbols = AttentionSymbols;
+  using Piece = PieceOfHead;
 
   struct Operands {
     SplitOperand query, key, value;
@@ -99,43 +89,10 @@ class AttentionKernels : ProductKernels {
     symbols.scores.part_size = symbols.values.part_size = keys_of_part();
     symbols.scores.row = symbols.values.row = draft.axis("query", values_.rows);
     symbols.scores.column = symbols.values.depth = draft.axis("key", keys_of_part());
-    symbols.features = pieces(draft, "feature", scores_.depth, blocks_.features);
-    symbols.columns = pieces(draft, "column", values_.columns, blocks_.columns);
+    symbols.features = pieces_of_head(draft, "feature", scores_.depth, blocks_.features);
+    symbols.columns = pieces_of_head(draft, "column", values_.columns, blocks_.columns);
     symbols.scores.depth = symbols.features[0].axis;
     symbols.values.column = symbols.columns[0].axis;
-    return symbols;
-  }
-
-  // Whole tiles share an axis; what is left has one of its own.
-  static std::vector<Piece> pieces(KernelDraft& draft, const std::string& name, int64_t extent, int64_t widest) {
-    std::vector<Piece> made;
-    for (int64_t first = 0; first < extent; first += widest) {
-      const bool is_whole = first == 0 || extent - first >= widest;
-      made.push_back({first > 0 && is_whole
-                          ? made[0].axis
-                          : draft.axis(first == 0 ? name : name + "_of_rest", std::min(widest, extent - first)),
-                      first});
-    }
-    return made;
-  }
-
-  // [axis] The lanes of those pieces' tiles.
-  static std::vector<int64_t> lanes_of_pieces(int64_t extent, int64_t widest) {
-    std::vector<int64_t> lanes = {widest};
-    if (extent > widest && extent % widest != 0)
-      lanes.push_back(std::max(next_power_of_two(extent % widest), kLeastRowsOfDot));
-    return lanes;
-  }
-
-  static ProductSymbols along(ProductSymbols scores, const Piece& features) {
-    scores.depth = features.axis;
-    scores.first_depth = features.first;
-    return scores;
-  }
-
-  static Symbols at(Symbols symbols, const Piece& columns) {
-    symbols.values.column = columns.axis;
-    symbols.values.first_column = columns.first;
     return symbols;
   }
 
