@@ -37,6 +37,12 @@ ValueId with_strides(Rewriter& rewriter, ValueId dense, const TensorType& result
   return rewriter.emit("aten.permute.default", {{"self", ValueRef{copy}}, {"dims", IntList{back}}}, result);
 }
 
+// Of so few queries one kernel takes wide heads, too (plan/attention).
+bool is_decoding(const TensorType& query, const TensorType& value) {
+  return query.shape[query.rank() - 2] <= plan::kFewRows &&
+         std::max(query.shape.back(), value.shape.back()) <= plan::kWidestHeadOfFew;
+}
+
 }  // namespace
 
 std::optional<Term> expand_wide_heads(Rewriter& rewriter, const Node& node) {
@@ -51,7 +57,7 @@ std::optional<Term> expand_wide_heads(Rewriter& rewriter, const Node& node) {
   const int64_t rank = q.rank();
   if (rank < 3 || k.rank() != rank || v.rank() != rank || q.dtype != DType::f32 || k.dtype != q.dtype ||
       v.dtype != q.dtype || result.elements() == 0 || k.elements() == 0 ||
-      std::max(q.shape.back(), v.shape.back()) <= plan::kWidestHead ||
+      std::max(q.shape.back(), v.shape.back()) <= plan::kWidestHead || is_decoding(q, v) ||
       !std::equal(q.shape.begin(), q.shape.end() - 2, k.shape.begin()) ||
       !std::equal(q.shape.begin(), q.shape.end() - 2, v.shape.begin()))
     return std::nullopt;

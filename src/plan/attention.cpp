@@ -5,6 +5,7 @@
 #include <set>
 
 #include "plan/group_names.hpp"
+#include "plan/kept_weights.hpp"
 #include "plan/product_lowering.hpp"
 
 namespace kw::plan {
@@ -37,18 +38,18 @@ class AttentionLowering {
  private:
   bool is_in_group(NodeId node) const { return std::binary_search(nodes_.begin(), nodes_.end(), node); }
 
-  // The group's nodes that the value depends on.
-  void collect_before(ValueId value, std::set<NodeId>& before) const {
+  // The group's nodes that the value depends on, other than through `but_for`.
+  void collect_before(ValueId value, NodeId but_for, std::set<NodeId>& before) const {
     const NodeId producer = graph_.values[value].producer;
-    if (producer == kNoNode) return;
+    if (producer == kNoNode || producer == but_for) return;
     const bool view = facts_.kinds[producer] == NodeKind::kView;
     if (!view && (!is_in_group(producer) || !before.insert(producer).second)) return;
-    for_each_operand(graph_.nodes[producer], [&](ValueId operand) { collect_before(operand, before); });
+    for_each_operand(graph_.nodes[producer], [&](ValueId operand) { collect_before(operand, but_for, before); });
   }
 
-  std::set<NodeId> before(ValueId value) const {
+  std::set<NodeId> before(ValueId value, NodeId but_for = kNoNode) const {
     std::set<NodeId> found;
-    collect_before(value, found);
+    collect_before(value, but_for, found);
     return found;
   }
 
@@ -61,8 +62,14 @@ class AttentionLowering {
   }
 
   static bool fits(const Product& scores, const Product& values) {
-    return scores.batch == values.batch && scores.rows == values.rows && scores.columns == values.depth &&
-           scores.depth <= kWidestHead && values.columns <= kWidestHead;
+    return scores.batch == values.batch && scores.rows == values.rows && scores.columns == values.depth;
+  }
+
+  // Do blocks have heads of so many features? Wider ones of few rows, once heads share keys as they can.
+  static bool fits_blocks(const Product& scores, const Product& values, bool has_softmax) {
+    const int64_t widest = std::max(scores.depth, values.columns),
+                  few = values.right.dtype == DType::f32 ? kFewRows : kFewRowsInHalves;
+    return widest <= kWidestHead || (has_softmax && widest <= kWidestHeadOfFew && values.rows <= few);
   }
 
   // Where each head has one query, those of the heads that share keys and values are rows of one product.
@@ -157,6 +164,7 @@ class AttentionLowering {
       attention.mask->column = spread.strides.back();
     }
     share_keys(scores, values, attention);
+    if (!fits_blocks(scores, values, true)) return std::nullopt;
     LoweredGroup before;
     before.product = std::move(scores);
     attention.scores = std::make_shared<const LoweredGroup>(std::move(before));
@@ -212,8 +220,6 @@ class AttentionLowering {
     if (reads(found.scores, {nodes_.begin(), nodes_.end()}) ||
         is_in_group(graph_.values[facts_.roots[middle]].producer))
       return std::nullopt;
-    for (NodeId node : before_values)
-      if (!before_softmax.contains(node) && node != found.softmax && !keeps_places(node)) return std::nullopt;
     for (NodeId node : nodes_) {
       if (before_values.contains(node) || node == found.values) continue;
       if (reads(node, before_values)) return std::nullopt;
@@ -224,6 +230,12 @@ class AttentionLowering {
 
     Attention attention;
     share_keys(*scores, *values, attention);
+    if (!fits_blocks(*scores, *values, found.softmax != kNoNode)) return std::nullopt;
+    if (found.softmax != kNoNode) {
+      auto kept = weights_behind(found, *scores, facts_.roots[weights]);
+      if (!kept) return std::nullopt;
+      attention.weights = *std::move(kept);
+    }
     auto lowered = lower_after_product(facts_, first, *scores, {facts_.roots[operand]});
     if (!lowered || folded_dimension(*lowered) || lowered->kernel.stores.size() != 1 || !stores_at_its_places(*lowered))
       return std::nullopt;
@@ -235,6 +247,24 @@ class AttentionLowering {
     attention.has_softmax = found.softmax != kNoNode;
     attention.nothing_is_zero = attention.has_softmax && rule_of(graph_.nodes[found.softmax]) == OpRule::kSafeSoftmax;
     return finished(std::move(attention), std::move(*values), after);
+  }
+
+  // What stands between the softmax and the product with the values, `weights`.
+  std::optional<KeptWeights> weights_behind(const AttentionNodes& found, const Product& scores, ValueId weights) const {
+    const std::set<NodeId> behind = before(weights, found.softmax);
+    if (behind.contains(found.scores)) return std::nullopt;
+    if (std::all_of(behind.begin(), behind.end(), [&](NodeId node) { return keeps_places(node); }))
+      return KeptWeights{};
+    Product softmax = scores;
+    softmax.node = found.softmax;
+    softmax.result = graph_.nodes[found.softmax].results[0];
+    softmax.strides.clear();
+    softmax.left.dtype = graph_.type(softmax.result).dtype;
+    if (!graph_.type(softmax.result).is_contiguous()) return std::nullopt;
+    const std::vector<NodeId> nodes(behind.begin(), behind.end());
+    auto lowered = lower_after_product(facts_, nodes, softmax, {weights});
+    if (!lowered || !stores_at_its_places(*lowered)) return std::nullopt;
+    return kept_weights(*std::move(lowered));
   }
 
   // kNoValue where it is not over the last axis.
@@ -300,19 +330,17 @@ bool is_attention_operator(const Node& node) {
   return node.op.starts_with("aten.") && base_name(node) == "scaled_dot_product_attention";
 }
 
-NodeId softmax_before(const GraphFacts& facts, const Product& product) {
-  ValueId value = product.left.root;
-  while (value != kNoValue) {
-    const NodeId producer = facts.graph.values[value].producer;
-    if (producer == kNoNode) return kNoNode;
-    const Node& node = facts.graph.nodes[producer];
-    if (is_softmax(node)) return producer;
-    if (!is_cast(node)) return kNoNode;
-    ValueId before = kNoValue;
-    for_each_operand(node, [&](ValueId operand) { before = facts.roots[operand]; });
-    value = before;
-  }
-  return kNoNode;
+NodeId softmax_before(const GraphFacts& facts, std::span<const NodeId> nodes, ValueId value) {
+  const NodeId producer = facts.graph.values[value].producer;
+  if (producer == kNoNode || !std::binary_search(nodes.begin(), nodes.end(), producer)) return kNoNode;
+  const Node& node = facts.graph.nodes[producer];
+  if (is_softmax(node)) return producer;
+  NodeId found = kNoNode;
+  if (is_cast(node) || facts.kinds[producer] == NodeKind::kPointwise)
+    for_each_operand(node, [&](ValueId operand) {
+      if (found == kNoNode) found = softmax_before(facts, nodes, facts.roots[operand]);
+    });
+  return found;
 }
 
 std::optional<AttentionNodes> attention_among(const GraphFacts& facts, std::span<const NodeId> nodes) {
@@ -327,7 +355,7 @@ std::optional<AttentionNodes> attention_among(const GraphFacts& facts, std::span
   if (!operators.empty() || products.size() != 2 || softmaxes.size() > 1) return std::nullopt;
   const NodeId softmax = softmaxes.empty() ? kNoNode : softmaxes[0];
   const auto values = product_of(facts, products[1]);
-  if (!values || softmax_before(facts, *values) != softmax) return std::nullopt;
+  if (!values || softmax_before(facts, nodes, values->left.root) != softmax) return std::nullopt;
   return AttentionNodes{products[0], softmax, products[1]};
 }
 

@@ -13,8 +13,9 @@ namespace kw::plan {
 
 bool is_attention_operator(const Node& node);
 
-// The softmax on whose result, or on a cast of it, the product's left operand lies; kNoNode where there is none.
-NodeId softmax_before(const GraphFacts& facts, const Product& product);
+// The softmax among `nodes` (ascending) of whose result they make the value element by element; kNoNode where there is
+// none.
+NodeId softmax_before(const GraphFacts& facts, std::span<const NodeId> nodes, ValueId value);
 
 // The two products of nodes that are attention, and the softmax between them; kNoNode where what the first yields is
 // weighed with as it is, or PyTorch's operator is all of it (`values`). nullopt: they are none.
@@ -24,7 +25,9 @@ struct AttentionNodes {
 std::optional<AttentionNodes> attention_among(const GraphFacts& facts, std::span<const NodeId> nodes);
 
 // nullopt where the nodes are no attention of one kernel: what stands between the products is not element by element,
-// or is stored; heads are wider than kWidestHead; there is dropout.
+// or is stored; what stands behind the softmax does more than keep or drop weights and scale them all
+// (kept_weights.hpp); heads are wider than kWidestHead (kWidestHeadOfFew where rows are few); PyTorch's operator drops
+// weights itself, by a stream of numbers of its own.
 std::optional<LoweredGroup> lower_attention(const GraphFacts& facts, std::span<const NodeId> nodes,
                                             const std::vector<ValueId>& outputs);
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "lower/needed.hpp"
+#include "plan/attention_axes.hpp"
 #include "plan/attention_mask.hpp"
 #include "plan/product_kernels.hpp"
 #include "support/error.hpp"
@@ -23,8 +24,7 @@ constexpr double kWeightPower = 7.0;
 constexpr double kLog2OfE = 1.4426950408889634;
 // Scales beyond might leave the range of f32 on the way to a score that is inside.
 constexpr double kLargestScale = 0x1p64;
-constexpr int64_t kKeysAgain = 32;       // of a step of the kernel in f32, half its queries
-constexpr int64_t kLeastRowsOfDot = 16;  // of a block; fewer are multiplied and added up
+constexpr int64_t kKeysAgain = 32;  // of a step of the kernel in f32, half its queries
 
 // Blocks of queries walk the keys once: each step folds its scores into the largest so far, and rescales what was
 // summed before (Milakov & Gimelshein 2018; Dao et al. 2022).
@@ -58,10 +58,8 @@ class AttentionKernels : ProductKernels {
   }
 
  private:
-  // A kernel's axes: those of the product of queries and keys, and those of weights and values.
-  struct Symbols {
-    ProductSymbols scores, values;
-  };
+  using Symbols = AttentionSymbols;
+  using Piece = PieceOfHead;
 
   struct Operands {
     SplitOperand query, key, value;
@@ -91,9 +89,22 @@ class AttentionKernels : ProductKernels {
     symbols.scores.part_size = symbols.values.part_size = keys_of_part();
     symbols.scores.row = symbols.values.row = draft.axis("query", values_.rows);
     symbols.scores.column = symbols.values.depth = draft.axis("key", keys_of_part());
-    symbols.scores.depth = draft.axis("feature", scores_.depth);
-    symbols.values.column = draft.axis("column", values_.columns);
+    symbols.features = pieces_of_head(draft, "feature", scores_.depth, blocks_.features);
+    symbols.columns = pieces_of_head(draft, "column", values_.columns, blocks_.columns);
+    symbols.scores.depth = symbols.features[0].axis;
+    symbols.values.column = symbols.columns[0].axis;
     return symbols;
+  }
+
+  // The sum over all pieces of a head's features of what `product` makes of one.
+  template <typename Product>
+  static ExprId over_features(kernel::Builder& build, const Symbols& symbols, Product&& product) {
+    ExprId sum = kernel::kNoExpr;
+    for (const Piece& piece : symbols.features) {
+      const ExprId one = product(along(symbols.scores, piece));
+      sum = sum == kernel::kNoExpr ? one : build.op(ScalarOp::kAdd, {sum, one});
+    }
+    return sum;
   }
 
   // `again`: in f32, where a query, or a key or values of its head, are no sum of halves.
@@ -105,7 +116,7 @@ class AttentionKernels : ProductKernels {
                stops = blocks_.last_keys && attention_.has_softmax && !again && !is_bounded && find_last_keys();
     if (stops) made = unscheduled(halves, again);
     KernelSchedule schedule = schedule_of(halves != nullptr && !again, again, queries, keys);
-    lower::AxisSchedule& loop = schedule.axes[schedule.axes.size() - 3];
+    lower::AxisSchedule& loop = schedule.axes[values_.batch.size() + (has_parts() ? 2 : 1)];
     loop.bounded = is_bounded;
     loop.stops = stops;
     finish(made.draft, schedule);
@@ -134,15 +145,16 @@ class AttentionKernels : ProductKernels {
     if (has_parts() && values_.depth < blocks_.parts * keys_of_part())
       inside = up_to(build, symbols, values_.depth - 1);
     if (split) {
-      score = build.dot(ProductKernels::halves(draft, halves->query, symbols.scores),
-                        ProductKernels::halves(draft, halves->key, symbols.scores), {symbols.scores.depth});
+      score = over_features(build, symbols, [&](const ProductSymbols& piece) {
+        const ExprId key = ProductKernels::halves(draft, halves->key, piece);
+        return build.dot(ProductKernels::halves(draft, halves->query, piece), key, {piece.depth});
+      });
       const ExprId of_query = scale(draft, halves->query, symbols.scores);
       score = times(score, scores.alpha == 1.0 ? of_query : times(of_query, number(scores.alpha)));
       score = times(score, scale(draft, halves->key, symbols.scores));
       scores.alpha = 1.0;
     } else {
-      score = product_of(build, operand(draft, scores_, Side::kLeft, symbols.scores),
-                         operand(draft, scores_, Side::kRight, symbols.scores, inside), symbols.scores.depth);
+      score = product_of_scores(draft, symbols, inside);
     }
     score = masked(draft, symbols, result_of(draft, scores, symbols.scores, score));
     if (in_powers_of_two() && !plain) score = times(score, number(kLog2OfE));
@@ -153,30 +165,50 @@ class AttentionKernels : ProductKernels {
     build.named("score", score);
     const ExprId largest = build.named("largest",
                                        build.reduce(kernel::ReduceOp::kMax, {score}, {symbols.values.depth}));
-    const ExprId shift = split ? build.op(ScalarOp::kSub, {largest, number(kWeightPower / kLog2OfE)}) : largest;
-    ExprId exponent = build.op(ScalarOp::kSub, {score, shift});
-    if (!in_powers_of_two()) exponent = times(exponent, number(kLog2OfE));
-    const ExprId weight = build.named("weight", build.op(ScalarOp::kExp2, {exponent}));
+    const ExprId weight = build.named("weight", weight_of(build, score, largest, split));
     const ExprId total = build.named("total", build.reduce(kernel::ReduceOp::kSum, {weight}, {symbols.values.depth}));
-    const ExprId value = split ? ProductKernels::halves(draft, halves->value, symbols.values)
-                               : operand(draft, values_, Side::kRight, symbols.values, inside);
-    const ExprId sum = build.named(
-        "sum", product_of(build, split ? weight : build.cast(values_.left.dtype, weight), value, symbols.values.depth));
-    if (has_parts()) {
-      const std::vector<kernel::Index> places = symbols.values.places_of_part(symbols.values.result_places());
-      const std::vector<kernel::Index> row(places.begin(), places.end() - 1);
-      draft.store(buffer_of_parts(draft, "largest", largest_, kernel::BufferRole::kOutput), row, largest);
-      draft.store(buffer_of_parts(draft, "totals", totals_, kernel::BufferRole::kOutput), row, total);
-      draft.store(buffer_of_parts(draft, "sums", sums_, kernel::BufferRole::kOutput), places, sum);
-      return {std::move(draft), symbols, {largest, total, sum}};
+    const KeptSum kept_sum = kept_weights_of(draft, symbols, score, weight, split);
+    ExprId counted = split ? kept_sum.weight : kernel::kNoExpr;
+    std::vector<ExprId> folds = {largest, total};
+    if (kept_sum.largest != kernel::kNoExpr) folds.push_back(kept_sum.largest);
+    const auto row_of_part = [&](const std::string& what, int scratch, ExprId value) {
+      std::vector<kernel::Index> row = symbols.values.places_of_part(symbols.values.result_places());
+      row.pop_back();
+      draft.store(buffer_of_parts(draft, what, scratch, kernel::BufferRole::kOutput), row, value);
+    };
+    for (const Piece& piece : symbols.columns) {
+      const Symbols here = at(symbols, piece);
+      const ExprId value = split ? ProductKernels::halves(draft, halves->value, here.values)
+                                 : operand(draft, values_, Side::kRight, here.values, inside);
+      if (counted == kernel::kNoExpr) counted = build.cast(values_.left.dtype, kept_sum.weight);
+      const ExprId sum = draft.build.named(piece.first == 0 ? "sum" : "sum_of_" + std::to_string(piece.first),
+                                           product_of(build, counted, value, symbols.values.depth));
+      folds.push_back(sum);
+      if (has_parts() && piece.first == 0) {
+        row_of_part("largest", largest_, largest);
+        row_of_part("totals", totals_, total);
+      }
+      if (has_parts()) {
+        draft.store(buffer_of_parts(draft, "sums", sums_, kernel::BufferRole::kOutput),
+                    here.values.places_of_part(here.values.result_places()), sum);
+        continue;
+      }
+      ExprId result = with_scale(build, build.op(ScalarOp::kDiv, {over_all(build, sum, kept_sum, largest), total}));
+      if (split) result = times(result, scale(draft, halves->value, here.values));
+      result = without_rows_of_nothing(build, largest, result);
+      ExprId mask = kernel::kNoExpr;
+      if (again) mask = draft.named("has_no_halves", has_no_halves(draft, *halves, here));
+      store_values(draft, here, result, mask);
     }
-    ExprId result = build.op(ScalarOp::kDiv, {sum, total});
-    if (split) result = times(result, scale(draft, halves->value, symbols.values));
-    result = without_rows_of_nothing(build, largest, result);
-    ExprId mask = kernel::kNoExpr;
-    if (again) mask = build.named("has_no_halves", has_no_halves(draft, *halves, symbols));
-    store_values(draft, symbols, result, mask);
-    return {std::move(draft), symbols, {largest, total, sum}};
+    return {std::move(draft), symbols, std::move(folds)};
+  }
+
+  // Of queries and keys as they are.
+  ExprId product_of_scores(KernelDraft& draft, const Symbols& symbols, ExprId inside) const {
+    return over_features(draft.build, symbols, [&](const ProductSymbols& piece) {
+      const ExprId key = operand(draft, scores_, Side::kRight, piece, inside);
+      return product_of(draft.build, operand(draft, scores_, Side::kLeft, piece), key, piece.depth);
+    });
   }
 
   // PyTorch's operator has zeros where no key is attended to.
@@ -184,6 +216,51 @@ class AttentionKernels : ProductKernels {
     if (!attention_.nothing_is_zero) return result;
     const ExprId nothing = build.op(ScalarOp::kEqual, {largest, lowest(build)});
     return build.op(ScalarOp::kSelect, {nothing, build.constant(DType::f32, 0.0), result});
+  }
+
+  // exp(score − largest), as halves times 2^7.
+  ExprId weight_of(kernel::Builder& build, ExprId score, ExprId largest, bool split) const {
+    const auto number = [&](double value) { return build.constant(DType::f32, value); };
+    const ExprId shift = split ? build.op(ScalarOp::kSub, {largest, number(kWeightPower / kLog2OfE)}) : largest;
+    ExprId exponent = build.op(ScalarOp::kSub, {score, shift});
+    if (!in_powers_of_two()) exponent = build.op(ScalarOp::kMul, {exponent, number(kLog2OfE)});
+    return build.op(ScalarOp::kExp2, {exponent});
+  }
+
+  // What values are multiplied by: weights of which some are 0, and the largest score that they are relative to, where
+  // that is not the largest of all.
+  struct KeptSum {
+    ExprId weight = kernel::kNoExpr, largest = kernel::kNoExpr;
+  };
+
+  // Totals are of all weights. Halves hold a weight to 2^-32 of the largest one, which may be dropped: of what is kept
+  // beside it, weights relative to the largest that is kept lose no digits.
+  KeptSum kept_weights_of(KernelDraft& draft, const Symbols& symbols, ExprId score, ExprId weight, bool split) const {
+    const KeptWeights& weights = attention_.weights;
+    if (!weights.group) return {weight};
+    kernel::Builder& build = draft.build;
+    const ExprId kept = beside_product(draft, *weights.group, symbols.scores.result_places(), weights.kept);
+    if (!split)
+      return {draft.named("weight_kept", build.op(ScalarOp::kSelect, {kept, weight, build.constant(DType::f32, 0.0)}))};
+    const ExprId score_kept = draft.named("score_kept", build.op(ScalarOp::kSelect, {kept, score, lowest(build)}));
+    const ExprId largest = draft.named("largest_kept",
+                                       build.reduce(kernel::ReduceOp::kMax, {score_kept}, {symbols.values.depth}));
+    return {draft.named("weight_kept", weight_of(build, score_kept, largest, split)), largest};
+  }
+
+  // The sum relative to the largest score of all, as totals are. Where no weight is kept it is 0.
+  ExprId over_all(kernel::Builder& build, ExprId sum, const KeptSum& kept, ExprId largest) const {
+    if (kept.largest == kernel::kNoExpr) return sum;
+    const ExprId below = build.op(
+        ScalarOp::kMul, {build.op(ScalarOp::kSub, {kept.largest, largest}), build.constant(DType::f32, kLog2OfE)});
+    const ExprId none = build.op(ScalarOp::kEqual, {kept.largest, lowest(build)});
+    return build.op(ScalarOp::kSelect, {none, build.constant(DType::f32, 0.0),
+                                        build.op(ScalarOp::kMul, {sum, build.op(ScalarOp::kExp2, {below})})});
+  }
+
+  ExprId with_scale(kernel::Builder& build, ExprId result) const {
+    const double scale = attention_.weights.scale;
+    return scale == 1.0 ? result : build.op(ScalarOp::kMul, {result, build.constant(DType::f32, scale)});
   }
 
   static ExprId lowest(kernel::Builder& build) {
@@ -206,13 +283,15 @@ class AttentionKernels : ProductKernels {
   // scale for each row of each block, and numbers of TF32 round the largest ones to infinity.
   void multiply_twice(KernelDraft& draft, const Symbols& symbols) const {
     kernel::Builder& build = draft.build;
-    ExprId score = product_of(build, operand(draft, scores_, Side::kLeft, symbols.scores),
-                              operand(draft, scores_, Side::kRight, symbols.scores), symbols.scores.depth);
-    score = masked(draft, symbols, result_of(draft, scores_, symbols.scores, score));
+    const ExprId score = masked(
+        draft, symbols, result_of(draft, scores_, symbols.scores, product_of_scores(draft, symbols, kernel::kNoExpr)));
     const ExprId weight = build.named("weight", build.cast(values_.left.dtype, score));
-    const ExprId sum = build.named(
-        "sum", product_of(build, weight, operand(draft, values_, Side::kRight, symbols.values), symbols.values.depth));
-    store_values(draft, symbols, sum, kernel::kNoExpr);
+    for (const Piece& piece : symbols.columns) {
+      const Symbols here = at(symbols, piece);
+      const ExprId sum = draft.named(
+          "sum", product_of(build, weight, operand(draft, values_, Side::kRight, here.values), symbols.values.depth));
+      store_values(draft, here, sum, kernel::kNoExpr);
+    }
   }
 
   ExprId masked(KernelDraft& draft, const Symbols& symbols, ExprId score) const {
@@ -367,8 +446,9 @@ class AttentionKernels : ProductKernels {
     };
     const ExprId total = build.named("total", sum_of(load("totals", totals_, row)));
     const ExprId sum = build.named("sum", sum_of(load("sums", sums_, places)));
-    const ExprId result = without_rows_of_nothing(build, most, build.op(ScalarOp::kDiv, {sum, total}));
-    store_values(draft, {symbols, symbols}, result, kernel::kNoExpr);
+    const ExprId share = with_scale(build, build.op(ScalarOp::kDiv, {sum, total}));
+    const ExprId result = without_rows_of_nothing(build, most, share);
+    store_values(draft, {symbols, symbols, {}, {}}, result, kernel::kNoExpr);
     KernelSchedule schedule;
     schedule.axes.resize(values_.batch.size() + 1);
     schedule.axes.push_back({.mapping = Mapping::kTile, .width = next_power_of_two(blocks_.parts)});
@@ -464,16 +544,20 @@ class AttentionKernels : ProductKernels {
     KernelSchedule schedule;
     schedule.axes.resize(values_.batch.size() + (has_parts() ? 1 : 0));
     // What is computed again has two steps' operands in flight, where they fit.
-    const int64_t bytes = (queries * blocks_.features + 2 * keys * (blocks_.features + blocks_.columns)) *
-                          size_of(DType::f32);
+    const std::vector<int64_t> features = lanes_of_pieces(scores_.depth, blocks_.features),
+                               columns = lanes_of_pieces(values_.columns, blocks_.columns);
+    const auto whole = [](int64_t extent, int64_t widest) { return std::max(next_power_of_two(extent), widest); };
+    const int64_t feature_lanes = whole(scores_.depth, blocks_.features),
+                  column_lanes = whole(values_.columns, blocks_.columns);
+    const int64_t bytes = (queries * feature_lanes + 2 * keys * (feature_lanes + column_lanes)) * size_of(DType::f32);
     const int stages_again = bytes <= blocks_.operand_bytes ? 0 : 1;
     schedule.axes.push_back({.mapping = Mapping::kGrid, .width = queries});
     schedule.axes.push_back({.mapping = Mapping::kLoop,
                              .width = keys,
                              .stages = again ? stages_again : blocks_.stages,
                              .online = attention_.has_softmax});
-    schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.features});
-    schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.columns});
+    for (const std::vector<int64_t>* pieces : {&features, &columns})
+      for (const int64_t lanes : *pieces) schedule.axes.push_back({.mapping = Mapping::kTile, .width = lanes});
     schedule.scheme = split ? lower::Scheme::kFp16x3 : lower::Scheme::kIeee;
     schedule.bulk = !again && blocks_.bulk;
     schedule.skip_masked = again;

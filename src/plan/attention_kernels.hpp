@@ -6,9 +6,11 @@
 namespace kw::plan {
 
 struct AttentionBlocks {
-  int64_t queries = 128, keys = 64;     // of one block, and of one step of its loop
-  int64_t features = 64, columns = 64;  // lanes of tiles: at least the features of a query, and of a value
-  int stages = 0;                       // steps whose loads are in flight; 0: unsaid
+  int64_t queries = 128, keys = 64;  // of one block, and of one step of its loop
+  // Lanes of tiles. Where a query, or a value, has more features, they are in several tiles, and sums of values as
+  // well.
+  int64_t features = 64, columns = 64;
+  int stages = 0;  // steps whose loads are in flight; 0: unsaid
   int warps = 4;
   int64_t parts = 1;          // blocks that share out one block's keys
   int64_t operand_bytes = 0;  // of shared memory, that a block's operands may take

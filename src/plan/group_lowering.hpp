@@ -17,6 +17,15 @@ namespace kw::plan {
 
 struct LoweredGroup;
 
+// What becomes of attention's weights between the softmax and the product with the values (kept_weights.hpp).
+struct KeptWeights {
+  // What keeps or drops them: behind what the softmax yields, its product, a kernel that has the condition under which
+  // a weight is kept. nullptr: none is dropped.
+  std::shared_ptr<const LoweredGroup> group;
+  ExprId kept = kNoExpr;
+  double scale = 1.0;  // of all weights
+};
+
 // Of attention: softmax(alpha · queries · keys…) · values, before the product with the values. Without the softmax, two
 // products with what stands between them element by element.
 struct Attention {
@@ -25,6 +34,7 @@ struct Attention {
   // kernel.
   std::shared_ptr<const LoweredGroup> scores;
   bool has_softmax = true;
+  KeptWeights weights;                 // behind the softmax
   std::optional<ProductOperand> mask;  // along queries (rows) and keys (columns): kept where true, or added
   bool is_causal = false;              // a query attends to keys up to its own place
   bool nothing_is_zero = false;        // rows that attend to no key are 0 (PyTorch's operator), else NaN (a softmax)

@@ -147,7 +147,8 @@ class ProductJoiner {
     // Of few queries it is bound by reading keys and values: in 16 bits by all units; in single precision by those that
     // have a block of queries, of which most may be empty. Heads that share keys have them repeated in memory there.
     double bytes = static_cast<double>(key.bytes() + value.bytes());
-    if (query.dtype != DType::f32)
+    // Its kernels for 16 bits that share out keys have heads of up to kWidestHead.
+    if (query.dtype != DType::f32 && std::max(query.shape.back(), value.shape.back()) <= plan::kWidestHead)
       return device_.launch_seconds + std::max(seconds, bytes / device_.copy_bytes_per_second);
     const int64_t rows = query.shape[query.rank() - 2], blocks = plan::ceil_divide(rows, rates_.attention_rows),
                   heads = query.elements() / std::max<int64_t>(rows * query.shape.back(), 1);
@@ -532,12 +533,15 @@ class ProductJoiner {
     }
     const auto values = plan::product_of(facts_, schedule_.groups[group].nodes[0]);
     if (!values) return;
-    const NodeId softmax = plan::softmax_before(facts_, *values),
-                 maker = softmax == kNoNode ? facts_.graph.values[values->left.root].producer : softmax;
+    const ValueId weights = values->left.root;
+    const NodeId maker = facts_.graph.values[weights].producer;
     if (maker == kNoNode) return;
-    for (size_t middle = 0; middle < group; ++middle)
-      if (holds(middle, maker) && (softmax != kNoNode || schedule_.groups[middle].scheduler == plan::kPointwise))
+    for (size_t middle = 0; middle < group; ++middle) {
+      if (!holds(middle, maker)) continue;
+      const GroupSchedule& between = schedule_.groups[middle];
+      if (between.scheduler == plan::kPointwise || plan::softmax_before(facts_, between.nodes, weights) != kNoNode)
         join_attention(group, *values, middle);
+    }
   }
 
   // `middle`: the group of the softmax, which has to be of nothing else, or a pointwise one that makes what values are

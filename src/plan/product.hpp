@@ -12,6 +12,9 @@ namespace kw::plan {
 // Rows or columns of a product of which one block can have all, for what follows to fold its result over them.
 constexpr int64_t kMostFolded = 256;
 constexpr int64_t kWidestHead = 256;  // features of a query or value of attention that one kernel keeps as a tile
+// Of decoding, which reads keys and values once, however many tiles they are in: the features, and the rows of queries
+// that share a head of keys. Products of as many rows in single precision are bound by the cores for it.
+constexpr int64_t kWidestHeadOfFew = 1024, kFewRows = 16, kFewRowsInHalves = 128;
 
 // left[batch…, row, depth] · right[batch…, depth, column]: one of the two, or what is added to their product. Strides
 // are in elements of the root's storage; 0 where all points share an element.

@@ -178,12 +178,12 @@ std::vector<kernel::Index> ProductSymbols::result_places() const {
 }
 
 kernel::Index ProductSymbols::column_index() const {
-  const kernel::Index index = kernel::symbol_index(column);
+  const kernel::Index index = kernel::symbol_index(column) + kernel::Index(first_column);
   return part_of_columns < 0 ? index : kernel::symbol_index(part_of_columns) * kernel::Index(part_size) + index;
 }
 
 kernel::Index ProductSymbols::depth_index() const {
-  kernel::Index index = kernel::symbol_index(depth);
+  kernel::Index index = kernel::symbol_index(depth) + kernel::Index(first_depth);
   if (chunk >= 0) index = kernel::symbol_index(chunk) * kernel::Index(chunk_size) + index;
   return part < 0 ? index : kernel::symbol_index(part) * kernel::Index(part_size) + index;
 }
@@ -279,7 +279,10 @@ bool ProductKernels::is_aligned(int value, int64_t offset, DType dtype) const {
       if (group.buffers[buffer] == value) aligned = aligned && group.kernel.buffers[buffer].alignment % 16 == 0;
   };
   also(group_);
-  if (group_.attention) also(*group_.attention->scores);
+  if (group_.attention) {
+    also(*group_.attention->scores);
+    if (group_.attention->weights.group) also(*group_.attention->weights.group);
+  }
   if (group_.producer) also(*group_.producer->group);
   for (const ProductOperand* operand : operands_)
     if (value == operand->root) aligned = aligned && operand->aligned;

@@ -39,6 +39,8 @@ struct ProductSymbols {
   int64_t part_size = 1;
   // The same of the columns.
   kernel::Symbol part_of_columns = -1;
+  // Where `column` and `depth` begin.
+  int64_t first_column = 0, first_depth = 0;
 
   kernel::Index depth_index() const;
   kernel::Index column_index() const;

@@ -54,6 +54,29 @@ def _three(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.bmm(F.softmax(torch.bmm(q, k), dim=-1), v)
 
 
+def _kept(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
+    """A dropout whose draw is given."""
+    weights = torch.softmax(q @ k.mT * 0.2, dim=-1)
+    return (weights * keep.to(weights.dtype) * (1.0 / 0.7)) @ v
+
+
+def _masked_behind(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
+    """Weights that are masked twice: keys that a row keeps do not add up to 1."""
+    later = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).triu(1)
+    weights = torch.softmax((q @ k.mT).masked_fill(later, float("-inf")), dim=-1)
+    return weights.masked_fill(~keep, 0.0).masked_fill(later, 0.0) / 0.25 @ v
+
+
+def _kept_in_single(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
+    weights = torch.softmax(q @ k.mT, dim=-1, dtype=torch.float32)
+    return (torch.where(keep, weights, 0.0) * 1.25).to(q.dtype) @ v
+
+
+def _kept_of_shared_keys(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
+    repeats = q.shape[1] // k.shape[1]
+    return _kept(q, k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1), keep)
+
+
 def _relu(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.relu(q @ k.transpose(-2, -1) * 0.25) @ v
 
@@ -108,6 +131,13 @@ def _some(drawn: list[Tensor]) -> list[Tensor]:
     mask = drawn[3] > 0
     mask[1, 0, 2] = False
     return [*drawn[:3], mask]
+
+
+def _kept_by_chance(drawn: list[Tensor]) -> list[Tensor]:
+    """The last argument says which weights are kept: of the first row none, of the second all."""
+    keep = drawn[3] > -0.5
+    keep[0, 0, :1], keep[0, 0, 1:2] = False, True
+    return [*drawn[:3], keep]
 
 
 def _keys_of_each(drawn: list[Tensor]) -> list[Tensor]:
@@ -182,10 +212,25 @@ CASES = [
     Case("decoding_up_to_a_key", operator(enable_gqa=True), (*DECODING, (2, 1, 1, 130)), arrange=_keys_of_each),
     Case("added_beyond_a_key", operator(), (*HEADS[:1], *DECODED, (2, 1, 40, 130)), arrange=_lowest_beyond),
     Case("decoding_in_halves", operator(enable_gqa=True), DECODING, dtype=torch.float16),
+    # In tiles of 256 features, of values of which sums are tiles of 128 or 256.
+    Case("wide_heads", by_hand, ((1, 2, 5, 272), (1, 2, 70, 272), (1, 2, 70, 520))),
+    Case("wide_shared_heads", operator(enable_gqa=True), ((1, 6, 1, 328), (1, 2, 70, 328), (1, 2, 70, 256))),
+    Case(
+        "wide_heads_in_halves",
+        operator(enable_gqa=True),
+        ((1, 20, 1, 576), (1, 1, 70, 576), (1, 1, 70, 512)),
+        dtype=torch.float16,
+    ),
+    Case("values_of_256", operator(), ((1, 3, 20, 24), (1, 3, 40, 24), (1, 3, 40, 256))),
     Case("halves", operator(), HEADS, dtype=torch.float16),
     Case("bfloat16", by_hand, HEADS, dtype=torch.bfloat16),
     Case("bfloat16_causal", operator(is_causal=True), SQUARE, dtype=torch.bfloat16),
     Case("softmax_in_single", _in_single, HEADS, dtype=torch.float16),
+    Case("kept", _kept, (*HEADS, (2, 3, 40, 56)), arrange=_kept_by_chance),
+    Case("kept_in_halves", _kept, (*HEADS, (2, 3, 40, 56)), dtype=torch.float16, arrange=_kept_by_chance),
+    Case("kept_in_single", _kept_in_single, (*HEADS, (2, 3, 40, 56)), dtype=torch.bfloat16, arrange=_kept_by_chance),
+    Case("masked_behind", _masked_behind, (*((2, 3, 80, 8),) * 3, (2, 3, 80, 80)), arrange=_kept_by_chance),
+    Case("kept_of_shared_keys", _kept_of_shared_keys, (*DECODING, (2, 6, 1, 130)), arrange=_kept_by_chance),
     Case("biased", _biased, ((70, 24), (56, 24), (56, 20), (56,))),
     Case("added", _added, ((3, 40, 24), (3, 24, 56), (3, 56, 20), (40, 56), (3, 40, 20))),
     Case("relu", _relu, HEADS),

@@ -81,6 +81,8 @@ def test_results_lie_as_those_of_pytorchs_kernels_on_a_gpu(
 LARGE = {
     "by_hand": ((4, 8, 1024, 64),) * 3,
     "operator": ((4, 8, 1024, 128),) * 3,
+    "values_of_256": ((4, 8, 1024, 256),) * 3,
+    "causal": ((4, 8, 1024, 256),) * 3,
     "bias_table": ((4, 8, 512, 96),) * 3 + ((1, 1, 1024, 1024),),
     "by_distance": ((2, 16, 1024, 64),) * 3 + ((16,),),
     "causal_square": ((4, 8, 1024, 64),) * 3,
@@ -132,6 +134,44 @@ def test_blocks_share_out_the_keys_of_few_queries(
     assert len(emitted["kernels"]) == 2
     for code in machine_code(emitted, tmp_path).values():
         assert compile_only._resources(code)["spills"] in (0, None)
+
+
+@pytest.mark.parametrize(
+    "shapes, dtype, options",
+    [
+        (((1, 16, 1, 512), (1, 16, 8192, 512), (1, 16, 8192, 512)), torch.float32, {}),
+        (((1, 16, 4, 1024), (1, 16, 8192, 1024), (1, 16, 8192, 1024)), torch.float32, {}),
+        (((4, 16, 1, 576), (4, 16, 8192, 576), (4, 16, 8192, 512)), torch.bfloat16, {}),
+        (((4, 128, 1, 576), (4, 1, 8192, 576), (4, 1, 8192, 512)), torch.bfloat16, {"enable_gqa": True}),
+        (((4, 16, 16, 1024), (4, 16, 8192, 1024), (4, 16, 8192, 1024)), torch.bfloat16, {}),
+    ],
+    ids=["one_query", "few_queries", "in_halves", "latent", "many_in_halves"],
+)
+def test_blocks_share_out_the_keys_of_wide_heads(
+    shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype, options: dict[str, bool], tmp_path: Path
+) -> None:
+    """Decoding reads a long cache once, however wide its heads are: latent attention has 576 features for keys."""
+    pytest.importorskip("triton")
+    given = [torch.empty(shape, dtype=dtype) for shape in shapes]
+    emitted = compile_for_gpu(Wrapped(operator(**options)), *given)
+    (group,) = emitted["schedule"]["groups"]
+    assert group["scheduler"] == "attention" and group["parameters"]["split_keys"] > 1
+    for code in machine_code(emitted, tmp_path).values():
+        assert compile_only._resources(code)["spills"] in (0, None)
+
+
+@pytest.mark.parametrize("features, rows, dtype, taken", [
+    (1024, 16, torch.float32, True), (1040, 16, torch.float32, False), (1024, 17, torch.float32, False),
+    (512, 128, torch.float16, True), (512, 129, torch.float16, False),
+])  # fmt: skip
+def test_wide_heads_are_taken_of_few_rows(features: int, rows: int, dtype: torch.dtype, taken: bool) -> None:
+    shapes = ((1, 1, rows, features), (1, 1, 64, features), (1, 1, 64, features))
+    given = [torch.empty(shape, dtype=dtype) for shape in shapes]
+    if taken:
+        assert as_one_group(Wrapped(by_hand), given, "attention", IN_F32)["library_ops"] == []
+        return
+    with pytest.raises(errors.Error, match="attention"):
+        as_one_group(Wrapped(by_hand), given, "attention", IN_F32)
 
 
 def test_blocks_end_behind_the_last_key_of_a_mask() -> None:
