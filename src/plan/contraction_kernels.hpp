@@ -27,6 +27,9 @@ struct ContractionBlocks {
   int64_t parts = 1;
   bool whole_rows = false;  // what follows folds columns: a block has all of them, where it has all of the depth,
                             // and then nothing is streamed
+  // What follows folds rows or columns: each block those that it has, in one part of the depth and nothing streamed;
+  // one more kernel combines what blocks have folded.
+  bool fold_parts = false;
 };
 
 ScheduledGroup contraction_kernels(const LoweredGroup& group, const ContractionBlocks& blocks);

@@ -8,6 +8,7 @@
 #include "plan/group_builder.hpp"
 #include "plan/embedding.hpp"
 #include "plan/product_conversion.hpp"
+#include "plan/split.hpp"
 #include "support/error.hpp"
 
 namespace kw::plan {
@@ -182,6 +183,31 @@ std::optional<size_t> folded_dimension(const LoweredGroup& group) {
   return std::nullopt;
 }
 
+bool can_have_whole_rows(const LoweredGroup& group) {
+  const Product& product = *group.product;
+  return folded_dimension(group) == product.batch.size() + 1 && product.columns <= kMostFolded;
+}
+
+bool can_fold_in_parts(const LoweredGroup& group) {
+  const GroupKernel& kernel = group.kernel;
+  const auto folded = folded_dimension(group);
+  if (!folded || *folded < group.product->batch.size() || !reductions_are_independent(kernel)) return false;
+  const std::vector<std::vector<bool>> varies = kernel::dependences(kernel);
+  std::vector<bool> needs_fold(kernel.exprs.size());
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+    const Expr& expr = kernel.exprs[id];
+    needs_fold[id] = expr.kind == ExprKind::kReduce;
+    for (ExprId part : made_of(kernel, expr)) needs_fold[id] = needs_fold[id] || needs_fold[part];
+    if (needs_fold[id] && varies[id][static_cast<size_t>(kernel.parallel)]) return false;
+    if (expr.kind != ExprKind::kReduce) continue;
+    if (expr.reduce == ReduceOp::kMoments || !varies[expr.operands[0]][static_cast<size_t>(kernel.parallel)])
+      return false;
+  }
+  return std::none_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) {
+    return needs_fold[store.value] && uses_serial_axis(kernel, store.access);
+  });
+}
+
 std::optional<std::vector<int64_t>> folded_windows(const LoweredGroup& group, const Shape& lengths) {
   const GroupKernel& kernel = group.kernel;
   const Product& product = *group.product;
@@ -290,9 +316,7 @@ std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::spa
   if (makes_operand(facts, nodes, node, converted)) return std::nullopt;
   std::optional<LoweredGroup> group = lower_with(facts, rest, *product, outputs, {});
   if (!group) return std::nullopt;
-  if (const auto folded = folded_dimension(*group);
-      folded && (*folded <= product->batch.size() || product->columns > kMostFolded))
-    return std::nullopt;
+  if (folded_dimension(*group) && !can_have_whole_rows(*group) && !can_fold_in_parts(*group)) return std::nullopt;
   return group;
 }
 

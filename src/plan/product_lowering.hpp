@@ -11,8 +11,8 @@
 namespace kw::plan {
 
 // nullopt where what follows is not pointwise over the product's own elements, or cannot be embedded (embedding.hpp).
-// The result may also be folded over the product's columns (a convolution's over its filters), where one block can have
-// all of them. Of a convolution's filters it may want means and variances (LoweredGroup::statistics).
+// The result may also be folded over the product's rows or columns (a convolution's over its filters), where one block
+// can have all of them or parts be combined. Of a convolution's filters it may want means and variances (LoweredGroup::statistics).
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId product,
                                                const std::vector<ValueId>& outputs);
 
@@ -35,6 +35,14 @@ bool folds(const GroupKernel& kernel);
 
 // The dimension of the product (batch axes, row, column) that the group's kernel folds; nullopt where it folds nothing.
 std::optional<size_t> folded_dimension(const LoweredGroup& group);
+
+// Is that the columns, so few that a block can have all of them?
+bool can_have_whole_rows(const LoweredGroup& group);
+
+// Does it fold rows or columns such that blocks can fold what they have of these, and one more kernel combine it: no
+// fold needs another's result, and nothing is stored along them that does? Squared deviations are not: the last block
+// may have fewer points than the others.
+bool can_fold_in_parts(const LoweredGroup& group);
 
 // Along each of these dimensions of the product's columns, how many neighbours the group's kernel folds together, all
 // of it but folds of that kind being for each such window, sample and row. nullopt: it folds something else. Columns

@@ -9,7 +9,17 @@ from typing import Any, Iterator
 import pytest
 import torch
 from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code, with_ours
-from contraction_cases import CASES, FOLDS, OF_ONE_INPUT, PARTS, PARTS_OF_HALVES, SHAPED, STREAMS, Case
+from contraction_cases import (
+    CASES,
+    FOLDS,
+    OF_ONE_INPUT,
+    PARTIAL_FOLDS,
+    PARTS,
+    PARTS_OF_HALVES,
+    SHAPED,
+    STREAMS,
+    Case,
+)
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
 
@@ -87,6 +97,20 @@ def test_products_of_numbers_of_8_bits(case: Case, interpreter: InterpreterProce
     source = with_contraction(Wrapped(case.function), case.arguments(), OF_SIX_PRODUCTS)["source"]
     assert "input_precision=SIX_PRODUCTS" in source and source.count("@triton.jit") == 1
     test_products_are_pytorchs(case, OF_SIX_PRODUCTS, interpreter, tmp_path)
+
+
+IN_FOLD_PARTS = SMALL | {"fold_parts": 1}
+
+
+@pytest.mark.in_turns("parameters")
+@pytest.mark.parametrize("parameters", [IN_FOLD_PARTS, IN_FOLD_PARTS | {"scheme": 0}], ids=["split", "f32"])
+@pytest.mark.parametrize("case", PARTIAL_FOLDS, ids=[case.name for case in PARTIAL_FOLDS])
+def test_folds_of_which_blocks_have_parts(
+    case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    source = with_contraction(Wrapped(case.function), case.arguments(), parameters)["source"]
+    assert "folded" in source
+    test_products_are_pytorchs(case, parameters, interpreter, tmp_path)
 
 
 BY_POINTERS = [case for case in [*CASES, *STREAMS] if case.name in ("mm_both_transposed", "bmm", "few_rows")]
