@@ -273,11 +273,15 @@ class Contraction : ProductKernels {
     finish(draft, schedule);
   }
 
-  // Does a choice by rows and columns alone (tril, triu, a band) drop the sum somewhere?
-  static bool is_dropped_by_place(const kernel::Kernel& kernel, ExprId sum, const ProductSymbols& symbols) {
+  // Does a choice by rows and columns alone (tril, triu, a band) drop the sum somewhere? That a fold's last block may
+  // have fewer of them is none: its other lanes are kept.
+  bool is_dropped_by_place(const kernel::Kernel& kernel, ExprId sum, const ProductSymbols& symbols) const {
+    const kernel::Index folded = is_folded(Axis::kRow) ? symbols.row_index() : symbols.column_index(),
+                        left = kernel::Index(folded_extent() - 1) - folded;
     const std::vector<kernel::Index> asked = lower::asked_where_used(kernel, {sum});
     return std::any_of(asked.begin(), asked.end(), [&](const kernel::Index& index) {
-      return kernel::uses(index, symbols.row) || kernel::uses(index, symbols.column);
+      return !(blocks_.fold_parts && index == left) &&
+             (kernel::uses(index, symbols.row) || kernel::uses(index, symbols.column));
     });
   }
 

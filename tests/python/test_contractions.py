@@ -345,6 +345,58 @@ def test_folds_over_columns_do_not_spill(columns: int, rows: int, tmp_path: Path
         assert compile_only._resources(one)["spills"] in (0, None), kernel
 
 
+LARGE_FOLDS = {
+    "largest_of_columns": ((4099, 1024), (1024, 16380)),
+    "sums_of_rows": ((4096, 1024), (4096, 1024), (4096,)),
+    "logsumexp_of_rows": ((4096, 1024), (16384, 1024), (16384,)),
+    "folded_bfloat16": ((4096, 1024), (1024, 16384)),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_FOLDS)
+def test_pairs_of_blocks_fold_their_parts_of_large_products(name: str, tmp_path: Path) -> None:
+    """By default: the product is never stored, and no register spilled."""
+    case = next(one for one in PARTIAL_FOLDS if one.name == name)
+    arguments = Case(name, case.function, LARGE_FOLDS[name], case.dtype).arguments()
+    emitted = compile_for_gpu(Wrapped(case.function), *arguments)
+    (group,) = emitted["schedule"]["groups"]
+    assert group["scheduler"] == "contraction" and group["parameters"]["consumers"] == 2
+    rows, columns = arguments[0].shape[0], (arguments[1].mT if len(arguments) > 2 else arguments[1]).shape[1]
+    kept = re.findall(rf"torch.empty\(\({rows}, {columns}\)", emitted["source"])
+    assert not kept and "warp_specialize" in emitted["source"]
+    pytest.importorskip("triton")
+    for kernel, code in machine_code(emitted, tmp_path).items():
+        assert compile_only._resources(code)["spills"] in (0, None), kernel
+
+
+def _gated_sum(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.sigmoid(x @ w).sum(-1)
+
+
+def test_folds_of_few_rows_by_a_long_weight_are_kernels_of_their_own() -> None:
+    """The weight is split where it is read, beside which the product is little; so is what several blocks sum up."""
+    emitted = compile_for_gpu(Wrapped(_gated_sum), torch.empty(128, 16384), torch.empty(16384, 16384))
+    assert [one["scheduler"] for one in emitted["schedule"]["groups"]] == ["contraction", "reduction"]
+
+
+def _below_largest(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    product = x @ w
+    return product - product.amax(0)
+
+
+def _two_rounds(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    product = x @ w
+    return (product - product.amax(0)).exp().sum(0)
+
+
+@pytest.mark.parametrize("function", [_below_largest, _two_rounds])
+def test_what_needs_the_product_behind_its_fold_is_a_kernel_of_its_own(function: Any) -> None:
+    with pytest.raises(errors.Error):
+        with_contraction(Wrapped(function), [torch.empty(70, 45), torch.empty(45, 33)], IN_FOLD_PARTS)
+    emitted = compile_for_gpu(Wrapped(function), torch.empty(4096, 1024), torch.empty(1024, 4096))
+    assert "folded" not in emitted["source"]
+
+
 def test_blocks_that_are_computed_again_do_not_spill(tmp_path: Path) -> None:
     """Of a result so large that they are wide."""
     pytest.importorskip("triton")
