@@ -193,7 +193,7 @@ std::optional<Parameters> pairs_of_halves(const LoweredGroup& group, const Devic
     return std::nullopt;
   int64_t bytes = 0;  // of a result, in all tensors that are stored
   for (const Store& store : group.kernel.stores) bytes += size_of(group.kernel.buffers[store.access.buffer].dtype);
-  const bool stores_bulk = bytes == 2 && !folded_dimension(group);
+  const bool stores_bulk = bytes == 2 && !plan::folds(group.kernel);
   const int64_t tiles = stores_bulk ? kConsumers * kConsumerRows * kColumns * bytes : 0,
                 of_stage = (kConsumers * kConsumerRows + kColumns) * kDepth * 2;
   constexpr int64_t kBarriers = 1024;
@@ -219,8 +219,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   // One half is multiplied as operands of 16 bits are: nothing is added beside the tensor cores' own sums.
   const bool in_two = split && !product.rounded;
   const int64_t to_scheme = product.rounded ? kToOneHalf : 0;
-  // What is folded in parts is not streamed.
-  if (can_stream(product, device) && !folded_dimension(group)) {
+  // What is folded in parts or windows is not streamed.
+  if (can_stream(product, device) && !plan::folds(group.kernel)) {
     const int64_t few = std::max(next_power_of_two(std::min(product.rows, product.columns)), kLeastBlock);
     const bool right = streamed_side(product) == Side::kRight;
     constexpr int64_t kDepth = 64;
@@ -267,7 +267,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   const int64_t of_stage = (rows + columns) * depth * 4,
                 stages_beside = (device.operand_bytes() - rows * columns * 4) / of_stage;
   const bool stores_bulk = ceil_divide(product.depth, depth) <= 4 * kFewIterations && stages_beside > 0 &&
-                           !folded_dimension(group);
+                           !plan::folds(group.kernel);
   if (consume() && stages() > 1)
     return {{"block_m", kConsumerRows},
             {"block_n", columns},
@@ -337,7 +337,8 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                            .parts = parts_of(product, read("block_k"), read("split_k"))};
   blocks.whole_rows = folds_whole_rows(group, read("fold_parts") != 0);
   blocks.fold_parts = folded_dimension(group) && !blocks.whole_rows;
-  if (blocks.fold_parts) blocks.parts = 1;
+  const bool folds_windows = folded_columns(group) > 1;
+  if (blocks.fold_parts || folds_windows) blocks.parts = 1;
   if (blocks.whole_rows && blocks.parts == 1) {
     blocks.columns = std::max(blocks.columns, next_power_of_two(product.columns));
     blocks.rows = std::min(blocks.rows, kMostOfBlock / blocks.columns);
@@ -345,7 +346,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   // Blocks that the streamed operand would be read by more than once, or whose depth does not divide, split it before.
   const Side side = streamed_side(product);
   const bool once = side == Side::kRight ? product.rows <= blocks.rows : product.columns <= blocks.columns,
-             can_stream = blocks.halves && !blocks.fold_parts && (!blocks.whole_rows || blocks.parts > 1) &&
+             can_stream = blocks.halves && !blocks.fold_parts && !folds_windows && (!blocks.whole_rows || blocks.parts > 1) &&
                           product.depth % blocks.depth == 0;
   if (can_stream && scheme.choice == kStreamed && once) blocks.streamed = {side};
   if (can_stream && scheme.choice == kBothStreamed) blocks.streamed = {Side::kLeft, Side::kRight};

@@ -94,6 +94,8 @@ class Contraction : ProductKernels {
     const bool folds_columns = folded_dimension(group_) == product_.batch.size() + 1;
     return blocks_.fold_parts && axis != Axis::kDepth && (axis == Axis::kColumn) == folds_columns;
   }
+  // Neighbouring columns that are folded together.
+  int64_t window() const { return folded_columns(group_); }
   int64_t folded_width() const { return is_folded(Axis::kRow) ? blocks_.rows : blocks_.columns; }
   int64_t folded_extent() const { return is_folded(Axis::kRow) ? product_.rows : product_.columns; }
   int64_t folded_blocks() const { return ceil_divide(folded_extent(), folded_width()); }
@@ -174,6 +176,7 @@ class Contraction : ProductKernels {
   ProductSymbols declare(KernelDraft& draft) const {
     ProductSymbols symbols = declare_outer(draft);
     symbols.block_size = folded_width();
+    symbols.window_size = window();
     for (const Axis axis : axis_order()) {
       if (is_folded(axis)) {
         (axis == Axis::kRow ? symbols.row_block : symbols.column_block) = draft.axis(axis_of_grid(axis), folded_blocks());
@@ -181,7 +184,8 @@ class Contraction : ProductKernels {
         continue;
       }
       if (axis == Axis::kRow) symbols.row = draft.axis("row", product_.rows);
-      if (axis == Axis::kColumn) symbols.column = draft.axis("column", product_.columns);
+      if (axis == Axis::kColumn) symbols.column = draft.axis("column", product_.columns / window());
+      if (axis == Axis::kColumn && window() > 1) symbols.window = draft.axis("window", window());
       if (axis == Axis::kDepth) symbols.depth = draft.axis("depth", depth_of_part());
     }
     return symbols;
@@ -264,6 +268,8 @@ class Contraction : ProductKernels {
     // A fold over columns needs all of a row again, or all of it that a block has.
     if (flagged != kernel::kNoExpr && (folds_rows() || is_folded(Axis::kColumn)))
       flagged = build.reduce(kernel::ReduceOp::kAny, {flagged}, {symbols.column});
+    if (flagged != kernel::kNoExpr && symbols.window >= 0)
+      flagged = build.reduce(kernel::ReduceOp::kAny, {flagged}, {symbols.window});
     if (flagged != kernel::kNoExpr && is_folded(Axis::kRow))
       flagged = build.reduce(kernel::ReduceOp::kAny, {flagged}, {symbols.row});
     finish_product(draft, symbols, product, flagged);
@@ -476,7 +482,8 @@ class Contraction : ProductKernels {
     product = result_of(draft, product_, symbols, product);
     if (blocks_.fold_parts)
       return store_folds(draft, symbols, draft.build.cast(product_.left.dtype, product), flagged);
-    store_results(draft, group_, symbols.result_places(), draft.build.cast(product_.left.dtype, product), flagged);
+    store_results(draft, group_, symbols.result_places(), draft.build.cast(product_.left.dtype, product), flagged, {}, -1,
+                  symbols.window);
   }
 
   static ExprId has_no_halves(KernelDraft& draft, const SplitOperand& left, const SplitOperand& right,
@@ -500,10 +507,10 @@ class Contraction : ProductKernels {
     const bool wide = again && small_blocks > kManyBlocks;
     const auto block = [&](int64_t width, int64_t most) { return again ? std::min(width, most) : width; };
     for (const Axis axis : axis_order()) {
-      const int64_t side = wide ? 128 : 64;
+      const int64_t side = wide ? 128 : 64, folds = blocks_.fold_parts ? 2 : 1;
       const bool whole_columns = folds_rows() || is_folded(Axis::kColumn);
-      const int64_t rows = whole_columns ? std::max<int64_t>(side * side / blocks_.columns, 16) : side,
-                    columns = is_folded(Axis::kRow) ? std::max<int64_t>(side * side / blocks_.rows, 16) : side;
+      const int64_t rows = whole_columns ? std::max<int64_t>(side * side / folds / blocks_.columns, 16) : side,
+                    columns = is_folded(Axis::kRow) ? std::max<int64_t>(side * side / folds / blocks_.rows, 16) : side;
       if (is_folded(axis)) {
         schedule.axes.push_back({.mapping = Mapping::kGrid, .width = 1});
         schedule.axes.push_back({.mapping = Mapping::kTile, .width = folded_width()});
@@ -513,7 +520,9 @@ class Contraction : ProductKernels {
       if (axis == Axis::kColumn && folds_rows())
         schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.columns});
       if (axis == Axis::kColumn && !folds_rows())
-        schedule.axes.push_back({.mapping = Mapping::kGrid, .width = block(blocks_.columns, columns)});
+        schedule.axes.push_back({.mapping = Mapping::kGrid, .width = block(blocks_.columns, columns) / window()});
+      if (axis == Axis::kColumn && window() > 1)
+        schedule.axes.push_back({.mapping = Mapping::kTile, .width = window(), .within = "column"});
       if (axis == Axis::kDepth)
         schedule.axes.push_back({.mapping = Mapping::kLoop,
                                  .width = block(blocks_.depth, wide ? 16 : 32),

@@ -188,6 +188,7 @@ kernel::Index ProductSymbols::row_index() const {
 
 kernel::Index ProductSymbols::column_index() const {
   const kernel::Index index = kernel::symbol_index(column);
+  if (window >= 0) return index * kernel::Index(window_size) + kernel::symbol_index(window);
   if (column_block >= 0) return kernel::symbol_index(column_block) * kernel::Index(block_size) + index;
   return part_of_columns < 0 ? index : kernel::symbol_index(part_of_columns) * kernel::Index(part_size) + index;
 }
@@ -460,8 +461,9 @@ ExprId ProductKernels::result_of(KernelDraft& draft, const Product& product, con
 
 std::vector<ExprId> ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after,
                                                   const std::vector<kernel::Index>& places, ExprId value, ExprId mask,
-                                                  const std::vector<kernel::Index>& stored, kernel::Symbol window) {
-  Embedding embedding = embedding_after(draft, after, places, value, window);
+                                                  const std::vector<kernel::Index>& stored, kernel::Symbol window,
+                                                  kernel::Symbol lanes) {
+  Embedding embedding = embedding_after(draft, after, places, value, window, lanes);
   const std::vector<bool> plain = walked_like_the_product(after);
   std::vector<ExprId> folded;
   for (const Store& store : after.kernel.stores) {

@@ -43,6 +43,9 @@ struct ProductSymbols {
   // are the axis of rows (columns) then.
   kernel::Symbol row_block = -1, column_block = -1;
   int64_t block_size = 1;
+  // Where so many neighbouring columns are folded together: the axis that counts them, and that of columns windows.
+  kernel::Symbol window = -1;
+  int64_t window_size = 1;
 
   kernel::Index depth_index() const;
   kernel::Index row_index() const;
@@ -140,11 +143,12 @@ class ProductKernels {
   // The stores of what follows its product, whose element at `places` (batch axes, row, column) `value` is. Places
   // exist whatever the mask; what is walked like the product is stored at `stored`, which are the same where the mask
   // holds (none: those). Returns what the group's statistics fold, for each fold in order. Where the group folds
-  // windows, the places are along each dimension of the columns, and `window` counts those of one window.
+  // windows, the places are along each dimension of the columns, and `window` counts those of one window; or `lanes`,
+  // where the columns have one dimension.
   static std::vector<kernel::ExprId> store_results(KernelDraft& draft, const LoweredGroup& after,
                                                    const std::vector<kernel::Index>& places, kernel::ExprId value,
                                                    kernel::ExprId mask, const std::vector<kernel::Index>& stored = {},
-                                                   kernel::Symbol window = -1);
+                                                   kernel::Symbol window = -1, kernel::Symbol lanes = -1);
   // The same of a group that blocks fold in parts: what they fold is stored, and what is walked like the product.
   static void store_folds(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places,
                           kernel::ExprId value, kernel::ExprId mask, const FoldsOfBlocks& folds);

@@ -215,6 +215,16 @@ PARTIAL_FOLDS = [
 ]  # fmt: skip
 
 
+# Folds over windows of neighbouring columns.
+POOLED = [
+    Case("max_pool", lambda x, w, b: F.max_pool1d(F.linear(x, w, b), 2), ((40, 45), (70, 45), (70,))),
+    Case("average_pool", lambda x, w: F.avg_pool1d(F.gelu(x @ w), 8) * 2.0, ((40, 45), (45, 70))),
+    Case("pool_of_batches", lambda a, b: F.relu(F.max_pool1d(torch.bmm(a, b), 4)), ((3, 20, 30), (3, 30, 64))),
+    Case("pool_of_transposed", lambda x, w: F.max_pool1d(x @ w, 4), ((40, 45), (45, 64)), arrange=transposed(1)),
+    Case("pool_of_bfloat16", lambda x, w: F.max_pool1d(x @ w, 2), ((40, 48), (48, 64)), dtype=torch.bfloat16),
+]
+
+
 def strewn(arguments: list[Tensor]) -> list[Tensor]:
     """Rows and columns of the first two of every magnitude, of zeros, subnormals, infinities and NaN."""
     if len(arguments) < 2:
@@ -268,7 +278,7 @@ def fault_of(actual: Tensor, eager: Tensor, exact: Tensor, places: float = 4) ->
 
 def interpreted(request: dict[str, Any]) -> str:
     """In the interpreter's process: a candidate's results on drawn and on strewn arguments."""
-    cases = [*CASES, *SHAPED, *FOLDS, *PARTIAL_FOLDS, *STREAMS, *PARTS, *PARTS_OF_HALVES, *OF_ONE_INPUT]
+    cases = [*CASES, *SHAPED, *FOLDS, *PARTIAL_FOLDS, *POOLED, *STREAMS, *PARTS, *PARTS_OF_HALVES, *OF_ONE_INPUT]
     return fault_of_candidate(request, cases, strewn, PLACES_OF_TF32 if request.get("tf32") else 4)
 
 

@@ -16,6 +16,7 @@ from contraction_cases import (
     PARTIAL_FOLDS,
     PARTS,
     PARTS_OF_HALVES,
+    POOLED,
     SHAPED,
     STREAMS,
     Case,
@@ -110,6 +111,15 @@ def test_folds_of_which_blocks_have_parts(
 ) -> None:
     source = with_contraction(Wrapped(case.function), case.arguments(), parameters)["source"]
     assert "folded" in source
+    test_products_are_pytorchs(case, parameters, interpreter, tmp_path)
+
+
+@pytest.mark.in_turns("parameters")
+@pytest.mark.parametrize("parameters", [SMALL, IN_F32], ids=["split", "f32"])
+@pytest.mark.parametrize("case", POOLED, ids=[case.name for case in POOLED])
+def test_folds_over_windows_of_columns(
+    case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
     test_products_are_pytorchs(case, parameters, interpreter, tmp_path)
 
 

@@ -37,7 +37,7 @@ const ParameterTable& block_sizes() {
 
 bool is_contraction(const LoweredGroup& group) {
   return group.product && !group.attention && !group.convolution && group.product->left.dtype == DType::f32 &&
-         (!folded_dimension(group) || can_have_whole_rows(group));
+         (!folds(group.kernel) || can_have_whole_rows(group));
 }
 
 // The largest block up to `most`, of whole `unit`s, that divides the extent; if there is none of half `most` or more,
