@@ -438,13 +438,15 @@ bool Values::says_within(const kernel::Access& access, ExprId mask) const {
   const Expr& condition = kernel.exprs[mask];
   if (condition.kind != ExprKind::kOp) return false;
   const auto says = [&](ExprId operand) { return says_within(access, operand); };
-  if (condition.op == ScalarOp::kLogicalAnd) return std::all_of(condition.operands.begin(), condition.operands.end(), says);
+  if (condition.op == ScalarOp::kLogicalAnd)
+    return std::all_of(condition.operands.begin(), condition.operands.end(), says);
   if (condition.op != ScalarOp::kLess) return false;
   const Expr &place = kernel.exprs[condition.operands[0]], &end = kernel.exprs[condition.operands[1]];
   if (place.kind != ExprKind::kIndex || end.kind != ExprKind::kConstant) return false;
   const std::vector<kernel::Index>& shape = kernel.buffers[access.buffer].shape;
   for (size_t dimension = 0; dimension < shape.size(); ++dimension)
-    if (access.coordinates[dimension].index == place.index && shape[dimension] == kernel::Index(end.integer)) return true;
+    if (access.coordinates[dimension].index == place.index && shape[dimension] == kernel::Index(end.integer))
+      return true;
   return false;
 }
 

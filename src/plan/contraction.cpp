@@ -188,8 +188,9 @@ std::optional<Parameters> pairs_of_halves(const LoweredGroup& group, const Devic
   // Threads that store results of 32 bits under masks spill registers.
   if (product.rounded && (product.rows % (kConsumers * kConsumerRows) != 0 || product.columns % kColumns != 0))
     return std::nullopt;
-  if (dearest_operation(group) >= kDear || (!has_16_bits(product) && !product.rounded) || folds_whole_rows(group, false) ||
-      product.depth < kDepth || blocks < device.units || !can_consume(product, kConsumerRows, kColumns, device))
+  if (dearest_operation(group) >= kDear || (!has_16_bits(product) && !product.rounded) ||
+      folds_whole_rows(group, false) || folded_columns(group) > 1 || product.depth < kDepth || blocks < device.units ||
+      !can_consume(product, kConsumerRows, kColumns, device))
     return std::nullopt;
   int64_t bytes = 0;  // of a result, in all tensors that are stored
   for (const Store& store : group.kernel.stores) bytes += size_of(group.kernel.buffers[store.access.buffer].dtype);
@@ -248,7 +249,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   };
   int64_t depth = std::clamp<int64_t>(next_power_of_two(product.depth), kLeastBlock, 64);
   const auto consume = [&] {
-    return in_two && !folds && rows == kConsumers * kConsumerRows && columns == rows &&
+    return in_two && !folds && folded_columns(group) == 1 && rows == kConsumers * kConsumerRows && columns == rows &&
            can_consume(product, kConsumerRows, columns, device);
   };
   // Short sums: several small blocks for each multiprocessor, so that one stores while another multiplies.
@@ -309,7 +310,8 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
       std::erase_if(range.values, [&](int64_t width) { return width < product.columns; });
     if (range.name == "fold_parts" && !(can_have_whole_rows(group) && can_fold_in_parts(group))) range.values = {0};
     if (range.name == "consumers" && !device.warp_roles) range.values = {1};
-    if (range.name == "scheme") std::erase_if(range.values, [&](int64_t scheme) { return !is_scheme_of(scheme, product); });
+    if (range.name == "scheme")
+      std::erase_if(range.values, [&](int64_t scheme) { return !is_scheme_of(scheme, product); });
     if (range.name == "split_k")
       std::erase_if(range.values,
                     [&](int64_t parts) { return parts > 1 && (many || product.depth < parts * kLeastOfPart); });
@@ -346,13 +348,15 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   // Blocks that the streamed operand would be read by more than once, or whose depth does not divide, split it before.
   const Side side = streamed_side(product);
   const bool once = side == Side::kRight ? product.rows <= blocks.rows : product.columns <= blocks.columns,
-             can_stream = blocks.halves && !blocks.fold_parts && !folds_windows && (!blocks.whole_rows || blocks.parts > 1) &&
-                          product.depth % blocks.depth == 0;
+             can_stream = blocks.halves && !blocks.fold_parts && !folds_windows &&
+                          (!blocks.whole_rows || blocks.parts > 1) && product.depth % blocks.depth == 0;
   if (can_stream && scheme.choice == kStreamed && once) blocks.streamed = {side};
   if (can_stream && scheme.choice == kBothStreamed) blocks.streamed = {Side::kLeft, Side::kRight};
   const auto [many, few] = side == Side::kRight ? std::pair(blocks.columns, blocks.rows)
                                                 : std::pair(blocks.rows, blocks.columns);
-  const bool consumes = blocks.streamed.empty()
+  // Consumers have their sums' lanes as they are, and not in windows.
+  const bool consumes = folds_windows ? false
+                        : blocks.streamed.empty()
                             ? (scheme.choice == kFp16x3 || has_16_bits(product)) && !blocks.whole_rows &&
                                   can_consume(product, blocks.rows, blocks.columns, device)
                             : blocks.streamed.size() == 1 && can_consume_streamed(product, many, few, device);
@@ -401,6 +405,7 @@ Parameters balanced_defaults(const LoweredGroup& group, const DeviceDescription&
 
 }  // namespace
 
-const Scheduler kContractionScheduler{"contraction", GroupWork::kProducts, can_take, takes, balanced_defaults, space, lower};
+const Scheduler kContractionScheduler{"contraction", GroupWork::kProducts, can_take, takes, balanced_defaults, space,
+                                      lower};
 
 }  // namespace kw::plan

@@ -126,11 +126,8 @@ class Contraction : ProductKernels {
   // A program has so many points that it reads whole lines of memory, and as many of their blocks as registers hold.
   void combine_folds() {
     constexpr int64_t kPoints = 32, kMost = 8192;
-    const MadeParts parts{.count = folded_blocks(),
-                          .length = folded_width(),
-                          .last = folded_width(),
-                          .folds = folds_,
-                          .outermost = true};
+    const MadeParts parts{
+        .count = folded_blocks(), .length = folded_width(), .last = folded_width(), .folds = folds_, .outermost = true};
     LoweredGroup folds = group_;
     std::erase_if(folds.kernel.stores, [&](const Store& store) -> bool {
       return axes_of_access(group_.kernel, store.access)[static_cast<size_t>(group_.kernel.parallel)];
@@ -179,7 +176,8 @@ class Contraction : ProductKernels {
     symbols.window_size = window();
     for (const Axis axis : axis_order()) {
       if (is_folded(axis)) {
-        (axis == Axis::kRow ? symbols.row_block : symbols.column_block) = draft.axis(axis_of_grid(axis), folded_blocks());
+        (axis == Axis::kRow ? symbols.row_block : symbols.column_block) = draft.axis(axis_of_grid(axis),
+                                                                                     folded_blocks());
         (axis == Axis::kRow ? symbols.row : symbols.column) = draft.axis(name_of(axis), folded_width());
         continue;
       }
@@ -275,7 +273,8 @@ class Contraction : ProductKernels {
     finish_product(draft, symbols, product, flagged);
     KernelSchedule schedule = product_schedule(left != nullptr && !again, again);
     // Of a triangle, blocks whose results are all dropped need no product.
-    schedule.axes[static_cast<size_t>(symbols.depth)].bounded = !again && is_dropped_by_place(build.kernel(), sum, symbols);
+    schedule.axes[static_cast<size_t>(symbols.depth)].bounded = !again &&
+                                                                is_dropped_by_place(build.kernel(), sum, symbols);
     finish(draft, schedule);
   }
 
@@ -480,10 +479,9 @@ class Contraction : ProductKernels {
 
   void store_after(KernelDraft& draft, const ProductSymbols& symbols, ExprId product, ExprId flagged) const {
     product = result_of(draft, product_, symbols, product);
-    if (blocks_.fold_parts)
-      return store_folds(draft, symbols, draft.build.cast(product_.left.dtype, product), flagged);
-    store_results(draft, group_, symbols.result_places(), draft.build.cast(product_.left.dtype, product), flagged, {}, -1,
-                  symbols.window);
+    if (blocks_.fold_parts) return store_folds(draft, symbols, draft.build.cast(product_.left.dtype, product), flagged);
+    store_results(draft, group_, symbols.result_places(), draft.build.cast(product_.left.dtype, product), flagged, {},
+                  -1, symbols.window);
   }
 
   static ExprId has_no_halves(KernelDraft& draft, const SplitOperand& left, const SplitOperand& right,
@@ -507,10 +505,12 @@ class Contraction : ProductKernels {
     const bool wide = again && small_blocks > kManyBlocks;
     const auto block = [&](int64_t width, int64_t most) { return again ? std::min(width, most) : width; };
     for (const Axis axis : axis_order()) {
-      const int64_t side = wide ? 128 : 64, folds = blocks_.fold_parts ? 2 : 1;
+      const int64_t side = wide ? 128 : 64, folds = blocks_.fold_parts || window() > 1 ? 2 : 1;
       const bool whole_columns = folds_rows() || is_folded(Axis::kColumn);
       const int64_t rows = whole_columns ? std::max<int64_t>(side * side / folds / blocks_.columns, 16) : side,
-                    columns = is_folded(Axis::kRow) ? std::max<int64_t>(side * side / folds / blocks_.rows, 16) : side;
+                    columns = is_folded(Axis::kRow) ? std::max<int64_t>(side * side / folds / blocks_.rows, 16)
+                              : window() > 1        ? side / folds
+                                                    : side;
       if (is_folded(axis)) {
         schedule.axes.push_back({.mapping = Mapping::kGrid, .width = 1});
         schedule.axes.push_back({.mapping = Mapping::kTile, .width = folded_width()});
@@ -528,11 +528,14 @@ class Contraction : ProductKernels {
                                  .width = block(blocks_.depth, wide ? 16 : 32),
                                  .stages = again ? 0 : blocks_.stages});
     }
-    if (!folds_rows()) schedule.order = {.grouped = axis_of_grid(Axis::kRow), .along = axis_of_grid(Axis::kColumn), .count = blocks_.neighbours};
+    if (!folds_rows())
+      schedule.order = {
+          .grouped = axis_of_grid(Axis::kRow), .along = axis_of_grid(Axis::kColumn), .count = blocks_.neighbours};
     schedule.scheme = halves ? scheme() : lower::Scheme::kIeee;
     schedule.bulk = !again && blocks_.bulk && (halves || size_of(product_.left.dtype) == 2);
     schedule.bulk_stores = !again && blocks_.bulk_stores;
-    if (!again && blocks_.consumers > 1) schedule.consumers = {axis_of_grid(Axis::kRow), blocks_.consumers, blocks_.programs};
+    if (!again && blocks_.consumers > 1)
+      schedule.consumers = {axis_of_grid(Axis::kRow), blocks_.consumers, blocks_.programs};
     schedule.skip_masked = again;
     if (again) schedule.walkers = kProductWalkers;
     schedule.warps = again ? (wide ? 8 : 4) : blocks_.warps;
@@ -541,7 +544,7 @@ class Contraction : ProductKernels {
 
   const Product& product_;
   const ContractionBlocks& blocks_;
-  int sums_ = 0;  // scratch: of each part
+  int sums_ = 0;                         // scratch: of each part
   std::vector<std::vector<int>> folds_;  // scratch: of each block, for each component of each fold
 };
 

@@ -264,8 +264,8 @@ ExprId Embedding::fold(const Expr& expr, int component) {
   if (const ExprId counted = build_.both(counted_, within(expr.access.mask));
       counted != kNoExpr && (counted_ != kNoExpr || !leaves_out(expr))) {
     const DType dtype = kernel_.exprs[expr.operands[0]].dtype;
-    const kernel::Number identity = kernel::identity(
-        expr.reduce == ReduceOp::kMaxSumExp ? ReduceOp::kMax : expr.reduce, dtype);
+    const kernel::Number identity = kernel::identity(expr.reduce == ReduceOp::kMaxSumExp ? ReduceOp::kMax : expr.reduce,
+                                                     dtype);
     const ExprId nothing = is_floating(dtype) ? build_.constant(dtype, identity.real)
                                               : build_.constant(dtype, identity.whole);
     operands[0] = build_.op(ScalarOp::kSelect, {counted, operands[0], nothing});

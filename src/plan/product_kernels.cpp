@@ -42,8 +42,7 @@ std::vector<kernel::Index> places_of(const std::vector<OperandDimension>& dimens
   std::vector<kernel::Index> places;
   for (const OperandDimension& one : dimensions) {
     if (one.role == Role::kBatch) places.push_back(kernel::symbol_index(symbols.batch[one.batch]));
-    if (one.role == Role::kOuter)
-      places.push_back(side == Side::kLeft ? symbols.row_index() : symbols.column_index());
+    if (one.role == Role::kOuter) places.push_back(side == Side::kLeft ? symbols.row_index() : symbols.column_index());
     if (one.role == Role::kDepth) places.push_back(symbols.depth_index());
   }
   return places;
@@ -139,8 +138,8 @@ Embedding embedding_after(KernelDraft& draft, const LoweredGroup& after, const s
     axes.push_back(kernel::modulo(kernel::floor_divide(position, distance, ranges), extent, ranges));
   }
   const std::optional<size_t> folded = folded_dimension(after);
-  const auto place = [&draft, &after, shape, strides, is_in_blocks = lanes >= 0, plain = walked_like_the_product(after), places,
-                      buffers = std::map<int, int>()](int buffer, const kernel::Index& index) mutable {
+  const auto place = [&draft, &after, shape, strides, is_in_blocks = lanes >= 0, plain = walked_like_the_product(after),
+                      places, buffers = std::map<int, int>()](int buffer, const kernel::Index& index) mutable {
     kernel::Access access;
     if (const auto known = buffers.find(buffer); known != buffers.end()) {
       access.buffer = known->second;
@@ -247,7 +246,8 @@ ExprId KernelDraft::within(int buffer, const std::vector<kernel::Index>& places)
   for (size_t dim = 0; dim < places.size(); ++dim) {
     const auto extent = kernel::as_constant(build.kernel().buffers[buffer].shape[dim]);
     if (!extent || kernel::range_of(places[dim], ranges).high < *extent) continue;
-    inside = build.both(inside, build.op(ScalarOp::kLess, {build.index(places[dim]), build.constant(DType::i32, *extent)}));
+    inside = build.both(inside,
+                        build.op(ScalarOp::kLess, {build.index(places[dim]), build.constant(DType::i32, *extent)}));
   }
   return inside;
 }

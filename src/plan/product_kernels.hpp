@@ -59,7 +59,7 @@ struct ProductSymbols {
 // other dimensions] for each component of each fold, in their order.
 struct FoldsOfBlocks {
   kernel::Symbol lanes = -1, block = -1;
-  ExprId inside = kernel::kNoExpr;        // are the lanes among what is folded? kNoExpr: all are
+  ExprId inside = kernel::kNoExpr;  // are the lanes among what is folded? kNoExpr: all are
   int64_t blocks = 1;
   std::vector<std::vector<int>> scratch;  // [fold][component]
 };

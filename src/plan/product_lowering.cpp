@@ -300,8 +300,7 @@ bool makes_operand(const GraphFacts& facts, std::span<const NodeId> nodes, NodeI
 }
 
 std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
-                                       const std::vector<ValueId>& outputs, const Shape& lengths,
-                                       bool statistics) {
+                                       const std::vector<ValueId>& outputs, const Shape& lengths, bool statistics) {
   std::vector<NodeId> rest(nodes.begin(), nodes.end());
   std::erase(rest, product.node);
   std::optional<LoweredGroup> group = lower_after_product(facts, rest, product, outputs, lengths, statistics);

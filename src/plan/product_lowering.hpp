@@ -12,13 +12,14 @@ namespace kw::plan {
 
 // nullopt where what follows is not pointwise over the product's own elements, or cannot be embedded (embedding.hpp).
 // The result may also be folded over the product's rows or columns (a convolution's over its filters), where one block
-// can have all of them or parts be combined, or over windows of columns. Of a convolution's filters it may want means and variances (LoweredGroup::statistics).
+// can have all of them or parts be combined, or over windows of columns. Of a convolution's filters it may want means
+// and variances (LoweredGroup::statistics).
 std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::span<const NodeId> nodes, NodeId product,
                                                const std::vector<ValueId>& outputs);
 
 // The same of what follows a product of the caller's, whose node is not among `nodes`. It may be folded over any one
-// dimension of the product; where its columns are the points of these dimensions (`lengths`, outermost first), also over
-// windows of columns, and with `statistics` to means and variances of rows over all others.
+// dimension of the product; where its columns are the points of these dimensions (`lengths`, outermost first), also
+// over windows of columns, and with `statistics` to means and variances of rows over all others.
 std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
                                                 const Product& product, const std::vector<ValueId>& outputs,
                                                 const Shape& lengths = {}, bool statistics = false);
@@ -28,8 +29,7 @@ bool makes_operand(const GraphFacts& facts, std::span<const NodeId> nodes, NodeI
 
 // Such a group of a product among `nodes`, named for all of them.
 std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
-                                       const std::vector<ValueId>& outputs, const Shape& lengths,
-                                       bool statistics);
+                                       const std::vector<ValueId>& outputs, const Shape& lengths, bool statistics);
 
 // Does the kernel fold anything?
 bool folds(const GroupKernel& kernel);

@@ -73,8 +73,7 @@ class Splitter {
     parts_ = parts;
     part_length_ = parts.length;
     const std::vector<ExprId> folds = first_reductions(group_.kernel);
-    for (size_t fold = 0; fold < folds.size(); ++fold)
-      partials_.push_back({folds[fold], parts.folds.at(fold), {}});
+    for (size_t fold = 0; fold < folds.size(); ++fold) partials_.push_back({folds[fold], parts.folds.at(fold), {}});
     make_finish(group_.kernel.stores, false);
     return std::move(result_.finish.front());
   }

@@ -114,7 +114,9 @@ SHAPED = [
     Case("band_of_products", lambda x, w: torch.bmm(x, w).triu(-9).tril(20), ((3, 70, 45), (3, 45, 90))),
     # What the triangle drops is no number.
     Case(
-        "upper_of_infinite", lambda x, w: torch.mm(x, w).triu(40), ((90, 45), (45, 90)),
+        "upper_of_infinite",
+        lambda x, w: torch.mm(x, w).triu(40),
+        ((90, 45), (45, 90)),
         arrange=lambda drawn: [drawn[0].index_fill(0, torch.tensor([60]), float("inf")), drawn[1]],
     ),  # fmt: skip
     Case("wide_spread", torch.mm, ((40, 90), (90, 20)), arrange=_matrices(lambda x: torch.exp(4 * x), lambda x: x)),

@@ -284,7 +284,7 @@ FOLDS = """kernel folds {{
   axis {axes}
   in a: f16[200, 96]
   in w: f16[104, 96]
-  out y: f32[{blocks}, {others}]
+  out y: f32[4, {others}]
   inside = {{{place}}} < {extent}
   product = dot({a}, {w}; k)
   y[block, {other}] = {fold}(select(inside, product, {beyond}); {folded})
@@ -292,22 +292,34 @@ FOLDS = """kernel folds {{
 """
 FOLDED = {
     "rows": (
-        dict(
-            axes="block = 4, m = 64, n = 104, k = 96", blocks=4, others=104, place="block * 64 + m", extent=200,
-            a="(a[block * 64 + m, k] where inside otherwise 0.0)", w="w[n, k]", other="n", folded="m",
-        ),
+        {
+            "axes": "block = 4, m = 64, n = 104, k = 96",
+            "a": "(a[block * 64 + m, k] where inside otherwise 0.0)",
+            "w": "w[n, k]",
+            "place": "block * 64 + m",
+            "extent": 200,
+            "others": 104,
+            "other": "n",
+            "folded": "m",
+        },
         '{"block":{"grid":1},"m":{"tile":64},"n":{"grid":32},"k":{"loop":32,"stages":2},"bulk":true,'
         '"consumers":{"along":"block","count":2,"programs":3}}',
     ),
     "columns": (
-        dict(
-            axes="m = 200, block = 4, n = 32, k = 96", blocks=4, others=200, place="block * 32 + n", extent=104,
-            a="a[m, k]", w="(w[block * 32 + n, k] where inside otherwise 0.0)", other="m", folded="n",
-        ),
+        {
+            "axes": "m = 200, block = 4, n = 32, k = 96",
+            "a": "a[m, k]",
+            "w": "(w[block * 32 + n, k] where inside otherwise 0.0)",
+            "place": "block * 32 + n",
+            "extent": 104,
+            "others": 200,
+            "other": "m",
+            "folded": "n",
+        },
         '{"m":{"grid":64},"block":{"grid":1},"n":{"tile":32},"k":{"loop":32,"stages":2},"bulk":true,'
         '"consumers":{"along":"m","count":2}}',
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("fold", "beyond"), [("max", "-inf"), ("sum", "0.0")])
@@ -322,7 +334,7 @@ def test_consumers_fold_what_they_have(tmp_path: Path, name: str, fold: str, bey
     exec(source[source.index("@") : source.index("\ndef launch_")], names)
     draw = np.random.default_rng(3)
     a, w = (draw.standard_normal((extent, 96)).astype(np.float16) for extent in (200, 104))
-    y = np.full((words["blocks"], words["others"]), np.nan, np.float32)
+    y = np.full((4, words["others"]), np.nan, np.float32)
     given = {"a": a, "w": w, "y": y}
     kernel = names["folds"]
     order = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
@@ -335,6 +347,14 @@ def test_consumers_fold_what_they_have(tmp_path: Path, name: str, fold: str, bey
     assert np.abs(y - wanted).max() <= 1e-4 * np.abs(wanted).max()
     compiled = compiled_for_hopper(tmp_path, file, how)
     assert "wgmma" in compiled.asm["ptx"] and "cp.async.bulk.tensor" in compiled.asm["ptx"]
+
+
+def test_masks_that_say_more_than_where_a_buffer_ends_make_no_boxes(tmp_path: Path) -> None:
+    words, how = FOLDED["rows"]
+    file = tmp_path / "folds.kernel"
+    file.write_text(FOLDS.format(**(words | {"extent": 199}), fold="sum", beyond="0.0"))
+    run = subprocess.run([TOOL, "triton", file, how], capture_output=True, text=True, check=False)
+    assert run.returncode != 0 and "the loop of consumers loads boxes" in run.stderr
 
 
 def is_wrong_with(tmp_path: Path, monkeypatch: Any, case: Case, place: str, wrong: str) -> bool:
