@@ -505,11 +505,13 @@ class Contraction : ProductKernels {
     const bool wide = again && small_blocks > kManyBlocks;
     const auto block = [&](int64_t width, int64_t most) { return again ? std::min(width, most) : width; };
     for (const Axis axis : axis_order()) {
-      const int64_t side = wide ? 128 : 64, folds = blocks_.fold_parts || window() > 1 ? 2 : 1;
+      const int64_t side = wide ? 128 : 64;
+      // Folds take registers, where threads have the most results.
+      const int64_t folds = !blocks_.fold_parts ? 1 : wide ? 4 : 2;
       const bool whole_columns = folds_rows() || is_folded(Axis::kColumn);
       const int64_t rows = whole_columns ? std::max<int64_t>(side * side / folds / blocks_.columns, 16) : side,
                     columns = is_folded(Axis::kRow) ? std::max<int64_t>(side * side / folds / blocks_.rows, 16)
-                              : window() > 1        ? side / folds
+                              : window() > 1        ? side / 2
                                                     : side;
       if (is_folded(axis)) {
         schedule.axes.push_back({.mapping = Mapping::kGrid, .width = 1});
