@@ -50,6 +50,7 @@ ONE_HALF = {
 SINGLE = [case for case in [*CASES, *FOLDS] if case.dtype == torch.float32]
 RUNS_OF_ONE_HALF = [(case, "split") for case in SINGLE] + [(case, "streamed") for case in STREAMS]
 RUNS_OF_ONE_HALF += [(PARTS[0], "both_streamed"), (PARTS[2], "split_in_parts"), (PARTS[7], "streamed_in_parts")]
+RUNS_OF_ONE_HALF += [(PARTIAL_FOLDS[0], "split"), (PARTIAL_FOLDS[7], "split")]
 
 
 @pytest.fixture
