@@ -45,8 +45,7 @@ class Uses {
     Asked asked;
     for (const kernel::Store& store : kernel_.stores) {
       Asked of_store = of(store.value);
-      if (of_store && store.access.mask != kernel::kNoExpr)
-        add(*of_store, asked_of_places(kernel_, store.access.mask));
+      if (of_store && store.access.mask != kernel::kNoExpr) add(*of_store, asked_of_places(kernel_, store.access.mask));
       for (const ExprId part : kernel::inputs_of(store.access)) join(of_store, of(part));
       join(asked, of_store);
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <cmath>
 
 #include "kernel/scalar_values.hpp"
@@ -411,8 +412,10 @@ Value Values::load(const Expr& expr) {
   load.kind = Kind::kLoad;
   // A producer copies what the loop of its consumers walks, and nothing else.
   const bool may_be_bulk = mapped.bulk[expr.access.buffer] && (mapped.consumers.count == 1 || is_walked(axes));
-  if (may_be_bulk && expr.access.mask == kernel::kNoExpr && leaves_with_its_axes(expr.access, axes)) {
-    load.access = translate(expr.access, kNoValue);
+  if (may_be_bulk && says_within(expr.access, expr.access.mask) && leaves_with_its_axes(expr.access, axes)) {
+    kernel::Access unmasked = expr.access;
+    unmasked.mask = kernel::kNoExpr;
+    load.access = translate(unmasked, kNoValue);
     if (tile::lanes_of(program_, load.access).size() > 1 && tile::box_of(program_, load.access))
       load.mode = tile::CopyMode::kBulk;
   }
@@ -430,12 +433,38 @@ bool Values::is_walked(const std::vector<bool>& axes) const {
   return false;
 }
 
+bool Values::says_within(const kernel::Access& access, ExprId mask) const {
+  if (mask == kernel::kNoExpr) return true;
+  const Expr& condition = kernel.exprs[mask];
+  if (condition.kind != ExprKind::kOp) return false;
+  const auto says = [&](ExprId operand) { return says_within(access, operand); };
+  if (condition.op == ScalarOp::kLogicalAnd)
+    return std::all_of(condition.operands.begin(), condition.operands.end(), says);
+  if (condition.op != ScalarOp::kLess) return false;
+  const Expr &place = kernel.exprs[condition.operands[0]], &end = kernel.exprs[condition.operands[1]];
+  if (place.kind != ExprKind::kIndex || end.kind != ExprKind::kConstant) return false;
+  const std::vector<kernel::Index>& shape = kernel.buffers[access.buffer].shape;
+  for (size_t dimension = 0; dimension < shape.size(); ++dimension)
+    if (access.coordinates[dimension].index == place.index && shape[dimension] == kernel::Index(end.integer))
+      return true;
+  return false;
+}
+
 bool Values::leaves_with_its_axes(const kernel::Access& access, const std::vector<bool>& axes) const {
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     if (!axes[axis] || !mapped.axes[axis].padded) continue;
     const auto is_its_own = [&](size_t dimension) {
-      return kernel::as_symbol(access.coordinates[dimension].index) == static_cast<Axis>(axis) &&
-             mapped.translate(kernel.buffers[access.buffer].shape[dimension]) == mapped.axes[axis].extent;
+      const kernel::Index& index = access.coordinates[dimension].index;
+      const kernel::Index& shape = kernel.buffers[access.buffer].shape[dimension];
+      if (kernel::as_symbol(index) == static_cast<Axis>(axis))
+        return mapped.translate(shape) == mapped.axes[axis].extent;
+      // Or blocks of so many elements, of which those beyond the last begin beyond the buffer.
+      const auto linear = kernel::linear_in(index, static_cast<Axis>(axis));
+      if (!linear) return false;
+      const int64_t width = kernel::as_constant(linear->coefficient).value_or(0),
+                    extent = kernel::as_constant(kernel.symbols[axis].extent).value_or(0),
+                    end = kernel::as_constant(shape).value_or(std::numeric_limits<int64_t>::max());
+      return width > 0 && width * extent >= end && kernel::range_of(linear->rest, kernel::ranges_of(kernel)).low >= 0;
     };
     bool found = false;
     for (size_t dimension = 0; dimension < access.coordinates.size(); ++dimension)

@@ -53,6 +53,8 @@ class Values {
   // --- Expressions ---
   tile::Value value_of(kernel::ExprId id);
   tile::Access translate(const kernel::Access& access, tile::Value mask);
+  // Does the mask say no more than that the place lies within the buffer?
+  bool says_within(const kernel::Access& access, kernel::ExprId mask) const;
   // Are the lanes beyond the ends of these axes those whose coordinates leave the buffer?
   bool leaves_with_its_axes(const kernel::Access& access, const std::vector<bool>& axes) const;
   // Loops' bodies see what is known outside, not the other way round.

@@ -75,6 +75,7 @@ const ParameterTable& takes() {
        .unsaid = kFp16x3,
        .powers_of_two = false,
        .tried = {kIeee, kFp16x3, kStreamed, kBothStreamed, kFp16x1, kStreamedFp16x1, kBothStreamedFp16x1, kBf16x6}},
+      {.name = "fold_parts", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
       {.name = "split_k",
        .least = 1,
        .most = kMostParts,
@@ -170,6 +171,11 @@ bool can_consume_streamed(const Product& product, int64_t many, int64_t few, con
          lies_along_depth(product, streamed_side(product));
 }
 
+// Of what is folded, does a block have all? Else it folds its part. `asked`: where both can be, for parts.
+bool folds_whole_rows(const LoweredGroup& group, bool asked) {
+  return folded_dimension(group) && can_have_whole_rows(group) && !(asked && can_fold_in_parts(group));
+}
+
 // Operands of 16 bits, or of one half each, by pairs of blocks that share 256 columns. Results of 16 bits are stored by
 // the bulk copy engine: 1.02 times as fast as cuBLAS over twelve matrices of transformers' layers, where one block of
 // 128 rows is at 0.95 (H200). Tiles of larger ones would take a stage each. GELU behind them spills registers: with it,
@@ -182,12 +188,13 @@ std::optional<Parameters> pairs_of_halves(const LoweredGroup& group, const Devic
   // Threads that store results of 32 bits under masks spill registers.
   if (product.rounded && (product.rows % (kConsumers * kConsumerRows) != 0 || product.columns % kColumns != 0))
     return std::nullopt;
-  if (dearest_operation(group) >= kDear || (!has_16_bits(product) && !product.rounded) || folded_dimension(group) ||
-      product.depth < kDepth || blocks < device.units || !can_consume(product, kConsumerRows, kColumns, device))
+  if (dearest_operation(group) >= kDear || (!has_16_bits(product) && !product.rounded) ||
+      folds_whole_rows(group, false) || folded_columns(group) > 1 || product.depth < kDepth || blocks < device.units ||
+      !can_consume(product, kConsumerRows, kColumns, device))
     return std::nullopt;
   int64_t bytes = 0;  // of a result, in all tensors that are stored
   for (const Store& store : group.kernel.stores) bytes += size_of(group.kernel.buffers[store.access.buffer].dtype);
-  const bool stores_bulk = bytes == 2;
+  const bool stores_bulk = bytes == 2 && !plan::folds(group.kernel);
   const int64_t tiles = stores_bulk ? kConsumers * kConsumerRows * kColumns * bytes : 0,
                 of_stage = (kConsumers * kConsumerRows + kColumns) * kDepth * 2;
   constexpr int64_t kBarriers = 1024;
@@ -209,11 +216,12 @@ std::optional<Parameters> pairs_of_halves(const LoweredGroup& group, const Devic
 // The largest blocks of which every multiprocessor has one.
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   const Product& product = *group.product;
-  const bool split = product.left.dtype == DType::f32, folds = folded_dimension(group).has_value();
+  const bool split = product.left.dtype == DType::f32, folds = folds_whole_rows(group, false);
   // One half is multiplied as operands of 16 bits are: nothing is added beside the tensor cores' own sums.
   const bool in_two = split && !product.rounded;
   const int64_t to_scheme = product.rounded ? kToOneHalf : 0;
-  if (can_stream(product, device) && !folds) {
+  // What is folded in parts or windows is not streamed.
+  if (can_stream(product, device) && !plan::folds(group.kernel)) {
     const int64_t few = std::max(next_power_of_two(std::min(product.rows, product.columns)), kLeastBlock);
     const bool right = streamed_side(product) == Side::kRight;
     constexpr int64_t kDepth = 64;
@@ -241,7 +249,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   };
   int64_t depth = std::clamp<int64_t>(next_power_of_two(product.depth), kLeastBlock, 64);
   const auto consume = [&] {
-    return in_two && !folds && rows == kConsumers * kConsumerRows && columns == rows &&
+    return in_two && !folds && folded_columns(group) == 1 && rows == kConsumers * kConsumerRows && columns == rows &&
            can_consume(product, kConsumerRows, columns, device);
   };
   // Short sums: several small blocks for each multiprocessor, so that one stores while another multiplies.
@@ -259,7 +267,8 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   // Short sums are stored as often as they are loaded for: a stage less, and consumers go on while the engine stores.
   const int64_t of_stage = (rows + columns) * depth * 4,
                 stages_beside = (device.operand_bytes() - rows * columns * 4) / of_stage;
-  const bool stores_bulk = ceil_divide(product.depth, depth) <= 4 * kFewIterations && stages_beside > 0;
+  const bool stores_bulk = ceil_divide(product.depth, depth) <= 4 * kFewIterations && stages_beside > 0 &&
+                           !plan::folds(group.kernel);
   if (consume() && stages() > 1)
     return {{"block_m", kConsumerRows},
             {"block_n", columns},
@@ -297,10 +306,12 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   std::vector<ParameterRange> ranges = takes().ranges();
   for (ParameterRange& range : ranges) {
     // Blocks that have whole rows are no narrower than these.
-    if (range.name == "block_n" && folded_dimension(group))
+    if (range.name == "block_n" && folds_whole_rows(group, false))
       std::erase_if(range.values, [&](int64_t width) { return width < product.columns; });
+    if (range.name == "fold_parts" && !(can_have_whole_rows(group) && can_fold_in_parts(group))) range.values = {0};
     if (range.name == "consumers" && !device.warp_roles) range.values = {1};
-    if (range.name == "scheme") std::erase_if(range.values, [&](int64_t scheme) { return !is_scheme_of(scheme, product); });
+    if (range.name == "scheme")
+      std::erase_if(range.values, [&](int64_t scheme) { return !is_scheme_of(scheme, product); });
     if (range.name == "split_k")
       std::erase_if(range.values,
                     [&](int64_t parts) { return parts > 1 && (many || product.depth < parts * kLeastOfPart); });
@@ -326,7 +337,10 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                            .six_products = scheme.six_products,
                            .streamed = {},
                            .parts = parts_of(product, read("block_k"), read("split_k"))};
-  blocks.whole_rows = folded_dimension(group).has_value();
+  blocks.whole_rows = folds_whole_rows(group, read("fold_parts") != 0);
+  blocks.fold_parts = folded_dimension(group) && !blocks.whole_rows;
+  const bool folds_windows = folded_columns(group) > 1;
+  if (blocks.fold_parts || folds_windows) blocks.parts = 1;
   if (blocks.whole_rows && blocks.parts == 1) {
     blocks.columns = std::max(blocks.columns, next_power_of_two(product.columns));
     blocks.rows = std::min(blocks.rows, kMostOfBlock / blocks.columns);
@@ -334,13 +348,15 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   // Blocks that the streamed operand would be read by more than once, or whose depth does not divide, split it before.
   const Side side = streamed_side(product);
   const bool once = side == Side::kRight ? product.rows <= blocks.rows : product.columns <= blocks.columns,
-             can_stream = blocks.halves && (!blocks.whole_rows || blocks.parts > 1) &&
-                          product.depth % blocks.depth == 0;
+             can_stream = blocks.halves && !blocks.fold_parts && !folds_windows &&
+                          (!blocks.whole_rows || blocks.parts > 1) && product.depth % blocks.depth == 0;
   if (can_stream && scheme.choice == kStreamed && once) blocks.streamed = {side};
   if (can_stream && scheme.choice == kBothStreamed) blocks.streamed = {Side::kLeft, Side::kRight};
   const auto [many, few] = side == Side::kRight ? std::pair(blocks.columns, blocks.rows)
                                                 : std::pair(blocks.rows, blocks.columns);
-  const bool consumes = blocks.streamed.empty()
+  // Consumers have their sums' lanes as they are, and not in windows.
+  const bool consumes = folds_windows ? false
+                        : blocks.streamed.empty()
                             ? (scheme.choice == kFp16x3 || has_16_bits(product)) && !blocks.whole_rows &&
                                   can_consume(product, blocks.rows, blocks.columns, device)
                             : blocks.streamed.size() == 1 && can_consume_streamed(product, many, few, device);
@@ -389,6 +405,7 @@ Parameters balanced_defaults(const LoweredGroup& group, const DeviceDescription&
 
 }  // namespace
 
-const Scheduler kContractionScheduler{"contraction", GroupWork::kProducts, can_take, takes, balanced_defaults, space, lower};
+const Scheduler kContractionScheduler{"contraction", GroupWork::kProducts, can_take, takes, balanced_defaults, space,
+                                      lower};
 
 }  // namespace kw::plan

@@ -5,6 +5,10 @@
 #include <optional>
 
 #include "lower/place_conditions.hpp"
+#include "plan/axes.hpp"
+#include "plan/group_tiles.hpp"
+#include "plan/product_lowering.hpp"
+#include "plan/split.hpp"
 #include "support/error.hpp"
 
 namespace kw::plan {
@@ -30,6 +34,7 @@ class Contraction : ProductKernels {
       : ProductKernels(group, operands_of(*group.product)), product_(*group.product), blocks_(blocks) {}
 
   ScheduledGroup run() {
+    if (blocks_.fold_parts) declare_folds();
     if (has_parts()) sums_ = scratch("sums_of_parts", DType::f32, shape_of_sums(), contiguous_strides(shape_of_sums()));
     if (!blocks_.streamed.empty()) {
       stream();
@@ -43,6 +48,7 @@ class Contraction : ProductKernels {
       multiply(nullptr, nullptr, false);
     }
     if (has_parts()) add_parts();
+    if (blocks_.fold_parts) combine_folds();
     // What computes blocks again reads operands as whole_operand has them, and nothing else does.
     for (SplitByKernel& one : result_.splits) one.needs_halves_alone = true;
     return std::move(result_);
@@ -78,6 +84,68 @@ class Contraction : ProductKernels {
   // Does a block have whole rows, for what follows to fold them?
   bool folds_rows() const { return blocks_.whole_rows && !has_parts(); }
 
+  // --- What blocks fold in parts ---
+
+  static std::string name_of(Axis axis) { return axis == Axis::kRow ? "row" : "column"; }
+  // Of the axis that blocks share out, which is the number of a block where each folds what it has.
+  std::string axis_of_grid(Axis axis) const { return is_folded(axis) ? name_of(axis) + "_block" : name_of(axis); }
+
+  bool is_folded(Axis axis) const {
+    const bool folds_columns = folded_dimension(group_) == product_.batch.size() + 1;
+    return blocks_.fold_parts && axis != Axis::kDepth && (axis == Axis::kColumn) == folds_columns;
+  }
+  // Neighbouring columns that are folded together.
+  int64_t window() const { return folded_columns(group_); }
+  int64_t folded_width() const { return is_folded(Axis::kRow) ? blocks_.rows : blocks_.columns; }
+  int64_t folded_extent() const { return is_folded(Axis::kRow) ? product_.rows : product_.columns; }
+  int64_t folded_blocks() const { return ceil_divide(folded_extent(), folded_width()); }
+
+  void declare_folds() {
+    const Shape shape = {folded_blocks(), parallel_points(group_.kernel)};
+    for (const ExprId fold : first_reductions(group_.kernel)) {
+      const kernel::Expr& expr = group_.kernel.exprs[fold];
+      folds_.emplace_back();
+      for (int component = 0; component < kernel::components_of(expr.reduce); ++component)
+        folds_.back().push_back(scratch("folded", expr.dtype, shape, contiguous_strides(shape)));
+    }
+  }
+
+  void store_folds(KernelDraft& draft, const ProductSymbols& symbols, ExprId result, ExprId flagged) const {
+    const bool rows = is_folded(Axis::kRow);
+    FoldsOfBlocks folds{.lanes = rows ? symbols.row : symbols.column,
+                        .block = rows ? symbols.row_block : symbols.column_block,
+                        .blocks = folded_blocks(),
+                        .scratch = folds_};
+    if (folded_extent() % folded_width() != 0)
+      folds.inside = draft.build.op(kernel::ScalarOp::kLess,
+                                    {draft.build.index(rows ? symbols.row_index() : symbols.column_index()),
+                                     draft.build.constant(DType::i32, folded_extent())});
+    ProductKernels::store_folds(draft, group_, symbols.result_places(), result, flagged, folds);
+  }
+
+  // A program has so many points that it reads whole lines of memory, and as many of their blocks as registers hold.
+  void combine_folds() {
+    constexpr int64_t kPoints = 32, kMost = 8192;
+    const MadeParts parts{
+        .count = folded_blocks(), .length = folded_width(), .last = folded_width(), .folds = folds_, .outermost = true};
+    LoweredGroup folds = group_;
+    std::erase_if(folds.kernel.stores, [&](const Store& store) -> bool {
+      return axes_of_access(group_.kernel, store.access)[static_cast<size_t>(group_.kernel.parallel)];
+    });
+    LoweredGroup finish = combine_parts(folds, parts, result_.scratch);
+    finish.product.reset();
+    finish.halves.clear();
+    const GroupKernel& kernel = finish.kernel;
+    KernelSchedule schedule = in_single_points(kernel, 4);
+    int64_t points = 1;
+    if (const int last = axis_count(kernel) - 2; last >= 0) {
+      points = std::min(next_power_of_two(extent_of(kernel, last)), kPoints);
+      schedule.axes[static_cast<size_t>(last)] = in_blocks(kernel, last, points);
+    }
+    if (next_power_of_two(parts.count) * points > kMost) schedule.axes.back() = in_loop(kMost / points);
+    result_.tiles.push_back(as_tiles(std::move(finish), std::move(schedule)));
+  }
+
   // Parts as one more axis of a batch: each row has a scale of its own in each.
   Product in_parts() const {
     Product product = product_;
@@ -104,9 +172,18 @@ class Contraction : ProductKernels {
 
   ProductSymbols declare(KernelDraft& draft) const {
     ProductSymbols symbols = declare_outer(draft);
+    symbols.block_size = folded_width();
+    symbols.window_size = window();
     for (const Axis axis : axis_order()) {
+      if (is_folded(axis)) {
+        (axis == Axis::kRow ? symbols.row_block : symbols.column_block) = draft.axis(axis_of_grid(axis),
+                                                                                     folded_blocks());
+        (axis == Axis::kRow ? symbols.row : symbols.column) = draft.axis(name_of(axis), folded_width());
+        continue;
+      }
       if (axis == Axis::kRow) symbols.row = draft.axis("row", product_.rows);
-      if (axis == Axis::kColumn) symbols.column = draft.axis("column", product_.columns);
+      if (axis == Axis::kColumn) symbols.column = draft.axis("column", product_.columns / window());
+      if (axis == Axis::kColumn && window() > 1) symbols.window = draft.axis("window", window());
       if (axis == Axis::kDepth) symbols.depth = draft.axis("depth", depth_of_part());
     }
     return symbols;
@@ -186,21 +263,30 @@ class Contraction : ProductKernels {
       sum = product = again ? dot_again(build, a, b, symbols) : build.dot(a, b, {symbols.depth}, precision());
       if (again) flagged = build.named("has_no_halves", has_no_halves(draft, *left, *right, in_parts(symbols)));
     }
-    // A fold over columns needs all of a row again.
-    if (flagged != kernel::kNoExpr && folds_rows())
+    // A fold over columns needs all of a row again, or all of it that a block has.
+    if (flagged != kernel::kNoExpr && (folds_rows() || is_folded(Axis::kColumn)))
       flagged = build.reduce(kernel::ReduceOp::kAny, {flagged}, {symbols.column});
+    if (flagged != kernel::kNoExpr && symbols.window >= 0)
+      flagged = build.reduce(kernel::ReduceOp::kAny, {flagged}, {symbols.window});
+    if (flagged != kernel::kNoExpr && is_folded(Axis::kRow))
+      flagged = build.reduce(kernel::ReduceOp::kAny, {flagged}, {symbols.row});
     finish_product(draft, symbols, product, flagged);
     KernelSchedule schedule = product_schedule(left != nullptr && !again, again);
     // Of a triangle, blocks whose results are all dropped need no product.
-    schedule.axes[static_cast<size_t>(symbols.depth)].bounded = !again && is_dropped_by_place(build.kernel(), sum, symbols);
+    schedule.axes[static_cast<size_t>(symbols.depth)].bounded = !again &&
+                                                                is_dropped_by_place(build.kernel(), sum, symbols);
     finish(draft, schedule);
   }
 
-  // Does a choice by rows and columns alone (tril, triu, a band) drop the sum somewhere?
-  static bool is_dropped_by_place(const kernel::Kernel& kernel, ExprId sum, const ProductSymbols& symbols) {
+  // Does a choice by rows and columns alone (tril, triu, a band) drop the sum somewhere? That a fold's last block may
+  // have fewer of them is none: its other lanes are kept.
+  bool is_dropped_by_place(const kernel::Kernel& kernel, ExprId sum, const ProductSymbols& symbols) const {
+    const kernel::Index folded = is_folded(Axis::kRow) ? symbols.row_index() : symbols.column_index(),
+                        left = kernel::Index(folded_extent() - 1) - folded;
     const std::vector<kernel::Index> asked = lower::asked_where_used(kernel, {sum});
     return std::any_of(asked.begin(), asked.end(), [&](const kernel::Index& index) {
-      return kernel::uses(index, symbols.row) || kernel::uses(index, symbols.column);
+      return !(blocks_.fold_parts && index == left) &&
+             (kernel::uses(index, symbols.row) || kernel::uses(index, symbols.column));
     });
   }
 
@@ -393,7 +479,9 @@ class Contraction : ProductKernels {
 
   void store_after(KernelDraft& draft, const ProductSymbols& symbols, ExprId product, ExprId flagged) const {
     product = result_of(draft, product_, symbols, product);
-    store_results(draft, group_, symbols.result_places(), draft.build.cast(product_.left.dtype, product), flagged);
+    if (blocks_.fold_parts) return store_folds(draft, symbols, draft.build.cast(product_.left.dtype, product), flagged);
+    store_results(draft, group_, symbols.result_places(), draft.build.cast(product_.left.dtype, product), flagged, {},
+                  -1, symbols.window);
   }
 
   static ExprId has_no_halves(KernelDraft& draft, const SplitOperand& left, const SplitOperand& right,
@@ -417,23 +505,39 @@ class Contraction : ProductKernels {
     const bool wide = again && small_blocks > kManyBlocks;
     const auto block = [&](int64_t width, int64_t most) { return again ? std::min(width, most) : width; };
     for (const Axis axis : axis_order()) {
-      const int64_t side = wide ? 128 : 64,
-                    rows = folds_rows() ? std::max<int64_t>(side * side / blocks_.columns, 16) : side;
+      const int64_t side = wide ? 128 : 64;
+      // Folds take registers, where threads have the most results.
+      const int64_t folds = !blocks_.fold_parts ? 1 : wide ? 4 : 2;
+      const bool whole_columns = folds_rows() || is_folded(Axis::kColumn);
+      const int64_t rows = whole_columns ? std::max<int64_t>(side * side / folds / blocks_.columns, 16) : side,
+                    columns = is_folded(Axis::kRow) ? std::max<int64_t>(side * side / folds / blocks_.rows, 16)
+                              : window() > 1        ? side / 2
+                                                    : side;
+      if (is_folded(axis)) {
+        schedule.axes.push_back({.mapping = Mapping::kGrid, .width = 1});
+        schedule.axes.push_back({.mapping = Mapping::kTile, .width = folded_width()});
+        continue;
+      }
       if (axis == Axis::kRow) schedule.axes.push_back({.mapping = Mapping::kGrid, .width = block(blocks_.rows, rows)});
       if (axis == Axis::kColumn && folds_rows())
         schedule.axes.push_back({.mapping = Mapping::kTile, .width = blocks_.columns});
       if (axis == Axis::kColumn && !folds_rows())
-        schedule.axes.push_back({.mapping = Mapping::kGrid, .width = block(blocks_.columns, side)});
+        schedule.axes.push_back({.mapping = Mapping::kGrid, .width = block(blocks_.columns, columns) / window()});
+      if (axis == Axis::kColumn && window() > 1)
+        schedule.axes.push_back({.mapping = Mapping::kTile, .width = window(), .within = "column"});
       if (axis == Axis::kDepth)
         schedule.axes.push_back({.mapping = Mapping::kLoop,
                                  .width = block(blocks_.depth, wide ? 16 : 32),
                                  .stages = again ? 0 : blocks_.stages});
     }
-    if (!folds_rows()) schedule.order = {.grouped = "row", .along = "column", .count = blocks_.neighbours};
+    if (!folds_rows())
+      schedule.order = {
+          .grouped = axis_of_grid(Axis::kRow), .along = axis_of_grid(Axis::kColumn), .count = blocks_.neighbours};
     schedule.scheme = halves ? scheme() : lower::Scheme::kIeee;
     schedule.bulk = !again && blocks_.bulk && (halves || size_of(product_.left.dtype) == 2);
     schedule.bulk_stores = !again && blocks_.bulk_stores;
-    if (!again && blocks_.consumers > 1) schedule.consumers = {"row", blocks_.consumers, blocks_.programs};
+    if (!again && blocks_.consumers > 1)
+      schedule.consumers = {axis_of_grid(Axis::kRow), blocks_.consumers, blocks_.programs};
     schedule.skip_masked = again;
     if (again) schedule.walkers = kProductWalkers;
     schedule.warps = again ? (wide ? 8 : 4) : blocks_.warps;
@@ -442,7 +546,8 @@ class Contraction : ProductKernels {
 
   const Product& product_;
   const ContractionBlocks& blocks_;
-  int sums_ = 0;  // scratch: of each part
+  int sums_ = 0;                         // scratch: of each part
+  std::vector<std::vector<int>> folds_;  // scratch: of each block, for each component of each fold
 };
 
 }  // namespace

@@ -142,7 +142,7 @@ std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std:
   sides.after.insert(std::upper_bound(sides.after.begin(), sides.after.end(), node), node);
   Shape lengths;
   for (const ConvolutionDim& dim : convolution->dims) lengths.push_back(dim.output);
-  std::optional<LoweredGroup> group = lower_with(facts, sides.after, convolution->product(), of_rest, lengths);
+  std::optional<LoweredGroup> group = lower_with(facts, sides.after, convolution->product(), of_rest, lengths, true);
   if (!group || (group->statistics && convolution->phases() > 1 && convolution->is_direct())) return std::nullopt;
   if (const auto folded = folded_dimension(*group)) {
     constexpr size_t kFilters = 1;  // behind samples

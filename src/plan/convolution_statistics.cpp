@@ -60,8 +60,7 @@ void ConvolutionStatistics::declare_parts() {
   const auto declare = [&](const char* name) { return scratch(name, DType::f32, shape, contiguous_strides(shape)); };
   for (int buffer : group_.buffers) {
     if (buffer >= 0) continue;
-    parts_.mean.push_back(declare("part_mean"));
-    parts_.squares.push_back(declare("part_squares"));
+    parts_.folds.push_back({declare("part_mean"), declare("part_squares")});
   }
   parts_.count = product(shape) / parallel_points(group_.statistics->group->kernel);
   parts_.length = whole_block();
@@ -109,8 +108,8 @@ void ConvolutionStatistics::store_parts(ScheduledDraft& draft, const Part& part,
     ExprId squares = kernel::kNoExpr;
     if (has_phases()) squares = where_counted(scaled(deviation, deviation));
     else squares = scaled(counts == kernel::kNoExpr ? deviation : weighed(deviation, 1.0), deviation);
-    store("part_mean", parts_.mean[fold], mean);
-    store("part_squares", parts_.squares[fold], draft.named("squares", sum(squares)));
+    store("part_mean", parts_.folds[fold][0], mean);
+    store("part_squares", parts_.folds[fold][1], draft.named("squares", sum(squares)));
   }
 }
 

@@ -289,18 +289,20 @@ ExprId Embedding::along_all(const Expr& fold, ExprId operand) {
   return operand;
 }
 
-ExprId Embedding::fold(const Expr& expr) {
+ExprId Embedding::fold(const Expr& expr, int component) {
   std::vector<ExprId> operands;
   for (ExprId operand : expr.operands) operands.push_back(this->expr(operand));
   operands[0] = along_all(expr, operands[0]);
-  if (const ExprId counted = within(expr.access.mask); counted != kNoExpr && !leaves_out(expr)) {
+  if (const ExprId counted = build_.both(counted_, within(expr.access.mask));
+      counted != kNoExpr && (counted_ != kNoExpr || !leaves_out(expr))) {
     const DType dtype = kernel_.exprs[expr.operands[0]].dtype;
-    const kernel::Number identity = kernel::identity(expr.reduce, dtype);
+    const kernel::Number identity = kernel::identity(expr.reduce == ReduceOp::kMaxSumExp ? ReduceOp::kMax : expr.reduce,
+                                                     dtype);
     const ExprId nothing = is_floating(dtype) ? build_.constant(dtype, identity.real)
                                               : build_.constant(dtype, identity.whole);
     operands[0] = build_.op(ScalarOp::kSelect, {counted, operands[0], nothing});
   }
-  return build_.reduce(expr.reduce, std::move(operands), folded_, expr.component);
+  return build_.reduce(expr.reduce, std::move(operands), folded_, component);
 }
 
 ExprId Embedding::scan(const Expr& expr) {
@@ -347,7 +349,7 @@ ExprId Embedding::expr(ExprId id) {
       made = known == known_.end() ? build_.load(access(expr.access)) : known->second;
       break;
     }
-    case ExprKind::kReduce: made = fold(expr); break;
+    case ExprKind::kReduce: made = fold(expr, expr.component); break;
     case ExprKind::kScan: made = scan(expr); break;
     case ExprKind::kOp: made = operation(expr); break;
     default: fail_internal(__FILE__, __LINE__, "an expression that can_embed refuses");

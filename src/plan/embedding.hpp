@@ -51,6 +51,12 @@ class Embedding {
 
   ExprId expr(ExprId id);
   Access access(const Access& access);
+  // An index over the kernel's axes, over the builder's symbols.
+  Index place(const Index& index) const { return over_symbols(this->index(index)); }
+  // Of a Reduce's components that one, be it one that the kernel did not ask for.
+  ExprId fold(const Expr& expr, int component);
+  // Folds leave out points where this does not hold.
+  void fold_where(ExprId condition) { counted_ = condition; }
   // Every point scatters, also along axes on which neither the place nor the value depends.
   void store(const Store& store);
 
@@ -59,7 +65,6 @@ class Embedding {
   ExprId operation(const Expr& expr);
   ExprId narrowed(ExprId index);
   ExprId constant(const Expr& expr);
-  ExprId fold(const Expr& expr);
   ExprId scan(const Expr& expr);
   ExprId along_all(const Expr& fold, ExprId operand);
   bool leaves_out(const Expr& fold) const;
@@ -74,6 +79,7 @@ class Embedding {
   std::function<Access(int, const Index&)> place_;
   std::vector<kernel::Symbol> folded_;
   EmbeddedNumbers numbers_;
+  ExprId counted_ = kNoExpr;
   std::map<ExprId, ExprId> done_;
 };
 

@@ -375,9 +375,8 @@ class Chooser {
 
   bool fits_registers(const HalvesByProducers::Producer& one) const {
     const auto made = lowered_by(*one.scheduler, one.group, one.parameters, device_);
-    return made && std::all_of(made->tiles.begin(), made->tiles.end(), [](const ScheduledTiles& tiles) {
-             return largest_tile(tiles.program) <= kMostOfBlock;
-           });
+    return made && std::all_of(made->tiles.begin(), made->tiles.end(),
+                               [](const ScheduledTiles& tiles) { return largest_tile(tiles.program) <= kMostOfBlock; });
   }
 
   void choose(size_t maker, ValueId value) {
@@ -390,7 +389,8 @@ class Chooser {
     const StoredHalves halves = tensors_for(layout, is_read_whole(value, readers));
     auto extended = with_halves(*now, halves);
     // Where the group's own schedules are those of kernels that store halves, it has no time without.
-    if (!extended || !fits_registers(*extended) || seconds_of(*extended, maker) >= seconds_of(*now, maker) + readers.front().seconds) {
+    if (!extended || !fits_registers(*extended) ||
+        seconds_of(*extended, maker) >= seconds_of(*now, maker) + readers.front().seconds) {
       made_.tensors.resize(tensors);
       return;
     }

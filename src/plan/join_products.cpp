@@ -14,6 +14,7 @@
 #include "plan/plan.hpp"
 #include "plan/product.hpp"
 #include "plan/product_conversion.hpp"
+#include "plan/product_lowering.hpp"
 #include "plan/statistics.hpp"
 #include "plan/traffic.hpp"
 #include "target/target.hpp"
@@ -202,6 +203,7 @@ class ProductJoiner {
   struct Joined {
     GroupSchedule group;
     double seconds = 0;
+    bool folds_in_parts = false;  // of a product, blocks fold what they have of its rows or columns
   };
 
   // These as one group of the scheduler's, where it takes that; it stores what the last one does.
@@ -224,6 +226,7 @@ class ProductJoiner {
     const auto kernels = plan::lowered_by(*scheduler, *lowered, made.group.parameters, device_);
     if (!kernels) return std::nullopt;
     made.seconds = plan::seconds_of(*kernels, device_) + seconds_of_image(*lowered, made.group.parameters);
+    made.folds_in_parts = lowered->product && plan::can_fold_in_parts(*lowered) && !plan::can_have_whole_rows(*lowered);
     if (!rates_.counts_kept) made.seconds -= plan::seconds_of(kept_of(*kernels), device_);
     return made;
   }
@@ -326,16 +329,22 @@ class ProductJoiner {
     return false;
   }
 
-  // A product with the group that alone reads its result and folds it over its columns, or a convolution's over its
-  // filters or over windows. Such a block has all of these and fewer of the others: two kernels may still be faster.
+  // A product with the group that alone reads its result and folds it over its rows or columns, or a convolution's over
+  // its filters or over windows. A block that has all of these has fewer of the others: two kernels may still be
+  // faster. One that folds the part that it has is what it is without, and differs by what is not stored and read.
   bool with_fold(size_t group, ValueId result, double seconds_now, const plan::Scheduler* scheduler) {
     const auto reader = reader_after(group, result, {plan::kReduction, plan::kNormalisation, plan::kSliding});
     if (!reader) return false;
     auto together = joined({group, *reader}, scheduler);
     if (!together) return false;
-    if (const auto alone = joined({group}, scheduler)) seconds_now = std::min(seconds_now, alone->seconds);
-    seconds_now += seconds_of(schedule_.groups[*reader], outputs_of(schedule_.groups)[*reader]);
-    return replace({group, *reader}, seconds_now, std::move(together));
+    const double reader_seconds = seconds_of(schedule_.groups[*reader], outputs_of(schedule_.groups)[*reader]);
+    const auto alone = joined({group}, scheduler);
+    // What both do alike, the product, says nothing.
+    if (together->folds_in_parts && alone && alone->seconds < kWorthIt * seconds_now)
+      return together->seconds - alone->seconds < kWorthIt * reader_seconds &&
+             replace({group, *reader}, std::numeric_limits<double>::infinity(), std::move(together));
+    if (alone) seconds_now = std::min(seconds_now, alone->seconds);
+    return replace({group, *reader}, seconds_now + reader_seconds, std::move(together));
   }
 
   // A convolution with the means and variances of its channels that a group behind it folds: that group keeps the rest,

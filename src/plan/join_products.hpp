@@ -43,9 +43,10 @@ struct LibraryRates {
 };
 
 // The schedule with those of its library calls replaced that are products the device makes sooner so, by the cost
-// model; each takes the pointwise group that alone reads it, or the one that folds its columns or, of a convolution,
-// its filters; a convolution also the means and variances of its channels, which leave a norm pointwise, and the
-// pointwise group that makes its image. All else stays as it is, and what the target has no scheduler for.
+// model; each takes the pointwise group that alone reads it, or the one that folds its rows, its columns or windows of
+// these or, of a convolution, its filters; a convolution also the means and variances of its channels, which leave a
+// norm pointwise, and the pointwise group that makes its image. All else stays as it is, and what the target has no
+// scheduler for.
 Schedule join_products(const Graph& graph, Schedule schedule, const DeviceDescription& device,
                        const LibraryRates& rates = {});
 

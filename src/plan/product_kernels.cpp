@@ -8,11 +8,13 @@
 #include "lower/pipeline.hpp"
 #include "plan/embedding.hpp"
 #include "plan/product_lowering.hpp"
+#include "plan/split.hpp"
 #include "tile/verifier.hpp"
 
 namespace kw::plan {
 
 using kernel::ExprId;
+using kernel::ScalarOp;
 using kernel::Symbol;
 using lower::KernelSchedule;
 using lower::Mapping;
@@ -40,8 +42,7 @@ std::vector<kernel::Index> places_of(const std::vector<OperandDimension>& dimens
   std::vector<kernel::Index> places;
   for (const OperandDimension& one : dimensions) {
     if (one.role == Role::kBatch) places.push_back(kernel::symbol_index(symbols.batch[one.batch]));
-    if (one.role == Role::kOuter)
-      places.push_back(side == Side::kLeft ? kernel::symbol_index(symbols.row) : symbols.column_index());
+    if (one.role == Role::kOuter) places.push_back(side == Side::kLeft ? symbols.row_index() : symbols.column_index());
     if (one.role == Role::kDepth) places.push_back(symbols.depth_index());
   }
   return places;
@@ -113,7 +114,7 @@ std::vector<bool> walked_like_the_product(const LoweredGroup& after) {
 
 // What follows a product, over the product's axes in a kernel.
 Embedding embedding_after(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places,
-                          ExprId value, kernel::Symbol window = -1) {
+                          ExprId value, kernel::Symbol window = -1, kernel::Symbol lanes = -1) {
   const Product& product = *after.product;
   Shape shape = product.result_shape(), strides = product.result_strides();
   if (window >= 0) {
@@ -137,8 +138,8 @@ Embedding embedding_after(KernelDraft& draft, const LoweredGroup& after, const s
     axes.push_back(kernel::modulo(kernel::floor_divide(position, distance, ranges), extent, ranges));
   }
   const std::optional<size_t> folded = folded_dimension(after);
-  const auto place = [&draft, &after, shape, strides, plain = walked_like_the_product(after), places,
-                      buffers = std::map<int, int>()](int buffer, const kernel::Index& index) mutable {
+  const auto place = [&draft, &after, shape, strides, is_in_blocks = lanes >= 0, plain = walked_like_the_product(after),
+                      places, buffers = std::map<int, int>()](int buffer, const kernel::Index& index) mutable {
     kernel::Access access;
     if (const auto known = buffers.find(buffer); known != buffers.end()) {
       access.buffer = known->second;
@@ -152,7 +153,7 @@ Embedding embedding_after(KernelDraft& draft, const LoweredGroup& after, const s
       // What is stored depends on all axes but a folded one, be their extent 1: so has the place.
       kernel::Index where = index;
       for (size_t dim = 0; dim < shape.size(); ++dim)
-        if (after.kernel.buffers[buffer].role == kernel::BufferRole::kOutput && shape[dim] == 1)
+        if (after.kernel.buffers[buffer].role == kernel::BufferRole::kOutput && shape[dim] == 1 && !is_in_blocks)
           where = where + places[dim];
       // Neighbours of a window's place are to be known as such.
       access.coordinates.push_back(
@@ -160,10 +161,12 @@ Embedding embedding_after(KernelDraft& draft, const LoweredGroup& after, const s
       return access;
     }
     for (const kernel::Index& one : places) access.coordinates.push_back({one, kernel::kNoExpr});
+    if (is_in_blocks) access.mask = draft.within(access.buffer, places);
     return access;
   };
   std::vector<kernel::Symbol> folds;
   if (window >= 0) folds = {window};
+  else if (lanes >= 0) folds = {lanes};
   else if (folded) folds = {kernel::as_symbol(places[*folded]).value()};
   return Embedding(draft.build, after.kernel, axes, {{product_buffer(after), value}}, place, std::move(folds));
 }
@@ -173,12 +176,19 @@ Embedding embedding_after(KernelDraft& draft, const LoweredGroup& after, const s
 std::vector<kernel::Index> ProductSymbols::result_places() const {
   std::vector<kernel::Index> places;
   for (Symbol symbol : batch) places.push_back(kernel::symbol_index(symbol));
-  places.insert(places.end(), {kernel::symbol_index(row), column_index()});
+  places.insert(places.end(), {row_index(), column_index()});
   return places;
+}
+
+kernel::Index ProductSymbols::row_index() const {
+  const kernel::Index index = kernel::symbol_index(row);
+  return row_block < 0 ? index : kernel::symbol_index(row_block) * kernel::Index(block_size) + index;
 }
 
 kernel::Index ProductSymbols::column_index() const {
   const kernel::Index index = kernel::symbol_index(column) + kernel::Index(first_column);
+  if (window >= 0) return index * kernel::Index(window_size) + kernel::symbol_index(window);
+  if (column_block >= 0) return kernel::symbol_index(column_block) * kernel::Index(block_size) + index;
   return part_of_columns < 0 ? index : kernel::symbol_index(part_of_columns) * kernel::Index(part_size) + index;
 }
 
@@ -230,8 +240,20 @@ kernel::Access KernelDraft::access(int buffer, const std::vector<kernel::Index>&
   return access;
 }
 
+ExprId KernelDraft::within(int buffer, const std::vector<kernel::Index>& places) {
+  const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build.kernel());
+  ExprId inside = kernel::kNoExpr;
+  for (size_t dim = 0; dim < places.size(); ++dim) {
+    const auto extent = kernel::as_constant(build.kernel().buffers[buffer].shape[dim]);
+    if (!extent || kernel::range_of(places[dim], ranges).high < *extent) continue;
+    inside = build.both(inside,
+                        build.op(ScalarOp::kLess, {build.index(places[dim]), build.constant(DType::i32, *extent)}));
+  }
+  return inside;
+}
+
 ExprId KernelDraft::load(int buffer, const std::vector<kernel::Index>& places, double otherwise, ExprId mask) {
-  kernel::Access access = this->access(buffer, places, mask);
+  kernel::Access access = this->access(buffer, places, mask == kernel::kNoExpr ? within(buffer, places) : mask);
   access.otherwise = otherwise;
   return build.load(std::move(access));
 }
@@ -421,7 +443,7 @@ ExprId ProductKernels::shared_operand(KernelDraft& draft, const Product& product
   };
   for (size_t axis = 0; axis < product.batch.size(); ++axis)
     dimension(kernel::symbol_index(symbols.batch[axis]), product.batch[axis], operand.batch[axis]);
-  dimension(kernel::symbol_index(symbols.row), product.rows, operand.row);
+  dimension(symbols.row_index(), product.rows, operand.row);
   dimension(symbols.column_index(), product.columns, operand.column);
   const int buffer = draft.buffer(operand.name, operand.dtype, shape, strides, kernel::BufferRole::kInput, operand.root,
                                   operand.offset);
@@ -442,8 +464,9 @@ ExprId ProductKernels::result_of(KernelDraft& draft, const Product& product, con
 
 std::vector<ExprId> ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after,
                                                   const std::vector<kernel::Index>& places, ExprId value, ExprId mask,
-                                                  const std::vector<kernel::Index>& stored, kernel::Symbol window) {
-  Embedding embedding = embedding_after(draft, after, places, value, window);
+                                                  const std::vector<kernel::Index>& stored, kernel::Symbol window,
+                                                  kernel::Symbol lanes) {
+  Embedding embedding = embedding_after(draft, after, places, value, window, lanes);
   const std::vector<bool> plain = walked_like_the_product(after);
   std::vector<ExprId> folded;
   for (const Store& store : after.kernel.stores) {
@@ -458,6 +481,43 @@ std::vector<ExprId> ProductKernels::store_results(KernelDraft& draft, const Lowe
     draft.build.store(std::move(access), embedding.expr(store.value));
   }
   return folded;
+}
+
+void ProductKernels::store_folds(KernelDraft& draft, const LoweredGroup& after,
+                                 const std::vector<kernel::Index>& places, ExprId value, ExprId mask,
+                                 const FoldsOfBlocks& folds) {
+  kernel::Builder& build = draft.build;
+  Embedding embedding = embedding_after(draft, after, places, value, -1, folds.lanes);
+  embedding.fold_where(folds.inside);
+  const GroupKernel& group = after.kernel;
+  for (const Store& store : group.stores) {
+    if (!axes_of_access(group, store.access)[static_cast<size_t>(group.parallel)]) continue;
+    kernel::Access access = embedding.access(store.access);
+    access.mask = build.both(folds.inside, mask);
+    build.store(std::move(access), embedding.expr(store.value));
+  }
+  // What depends on all other dimensions, be their extent 1, has its place.
+  const Shape shape = after.product->result_shape();
+  kernel::Index point = embedding.place(number_of_row(group));
+  for (size_t dim = 0; dim < shape.size(); ++dim)
+    if (shape[dim] == 1 && !kernel::uses(places[dim], folds.lanes)) point = point + places[dim];
+  const int64_t points = kw::product(shape) / shape[*folded_dimension(after)];
+  const std::vector<ExprId> firsts = first_reductions(group);
+  for (size_t place = 0; place < firsts.size(); ++place) {
+    const Expr& fold = group.exprs[firsts[place]];
+    for (int component = 0; component < kernel::components_of(fold.reduce); ++component) {
+      ExprId result = embedding.fold(fold, component);
+      // Of what is all −∞ the exponentials below it are none: another block may have more.
+      if (fold.reduce == ReduceOp::kMaxSumExp && component == 1) {
+        const ExprId lowest = build.constant(fold.dtype, -std::numeric_limits<double>::infinity());
+        const ExprId is_more = build.op(ScalarOp::kGreater, {embedding.fold(fold, 0), lowest});
+        result = build.select(is_more, result, build.constant(fold.dtype, 0.0));
+      }
+      const int buffer = draft.buffer("folded", fold.dtype, {folds.blocks, points}, {}, kernel::BufferRole::kOutput,
+                                      -1 - folds.scratch[place][static_cast<size_t>(component)]);
+      draft.store(buffer, {kernel::symbol_index(folds.block), point}, result, mask);
+    }
+  }
 }
 
 ExprId ProductKernels::beside_product(KernelDraft& draft, const LoweredGroup& after,

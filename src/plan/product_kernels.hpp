@@ -41,12 +41,29 @@ struct ProductSymbols {
   kernel::Symbol part_of_columns = -1;
   // Where `column` and `depth` begin.
   int64_t first_column = 0, first_depth = 0;
+  // Where blocks fold what they have of the rows (the columns), so many: the axis that counts blocks. Those of a block
+  // are the axis of rows (columns) then.
+  kernel::Symbol row_block = -1, column_block = -1;
+  int64_t block_size = 1;
+  // Where so many neighbouring columns are folded together: the axis that counts them, and that of columns windows.
+  kernel::Symbol window = -1;
+  int64_t window_size = 1;
 
   kernel::Index depth_index() const;
+  kernel::Index row_index() const;
   kernel::Index column_index() const;
   std::vector<kernel::Index> result_places() const;  // batch axes, row, column
   // Of what each part has: the part, where there is such an axis, and then these.
   std::vector<kernel::Index> places_of_part(std::vector<kernel::Index> places) const;
+};
+
+// What blocks fold of a product's rows or columns, for another kernel to combine: a tensor of [block][point of the
+// other dimensions] for each component of each fold, in their order.
+struct FoldsOfBlocks {
+  kernel::Symbol lanes = -1, block = -1;
+  ExprId inside = kernel::kNoExpr;  // are the lanes among what is folded? kNoExpr: all are
+  int64_t blocks = 1;
+  std::vector<std::vector<int>> scratch;  // [fold][component]
 };
 
 // A kernel under construction, and the tensors that its buffers are.
@@ -60,7 +77,8 @@ class KernelDraft {
   // `tensor`: a graph value, or −1 − scratch; the buffer starts `offset` elements into it.
   int buffer(const std::string& name, DType dtype, const Shape& shape, const Shape& strides, kernel::BufferRole role,
              int tensor, int64_t offset = 0);
-  // Zero, or `otherwise`, beyond the buffer and where the mask does not hold.
+  // Zero, or `otherwise`, beyond the buffer and where the mask does not hold. Places that may be beyond it, but for
+  // those that a mask is given for, are tested.
   kernel::ExprId load(int buffer, const std::vector<kernel::Index>& places, double otherwise = 0.0,
                       kernel::ExprId mask = kernel::kNoExpr);
   void store(int buffer, const std::vector<kernel::Index>& places, kernel::ExprId value,
@@ -74,6 +92,8 @@ class KernelDraft {
   std::vector<int64_t> offsets;  // [buffer]
   static kernel::Access access(int buffer, const std::vector<kernel::Index>& places,
                                kernel::ExprId mask = kernel::kNoExpr);
+  // Does the place lie within the buffer? kNoExpr where all places do.
+  kernel::ExprId within(int buffer, const std::vector<kernel::Index>& places);
 
  private:
   std::string unique(const std::string& text);
@@ -125,11 +145,15 @@ class ProductKernels {
   // The stores of what follows its product, whose element at `places` (batch axes, row, column) `value` is. Places
   // exist whatever the mask; what is walked like the product is stored at `stored`, which are the same where the mask
   // holds (none: those). Returns what the group's statistics fold, for each fold in order. Where the group folds
-  // windows, the places are along each dimension of the columns, and `window` counts those of one window.
+  // windows, the places are along each dimension of the columns, and `window` counts those of one window; or `lanes`,
+  // where the columns have one dimension.
   static std::vector<kernel::ExprId> store_results(KernelDraft& draft, const LoweredGroup& after,
                                                    const std::vector<kernel::Index>& places, kernel::ExprId value,
                                                    kernel::ExprId mask, const std::vector<kernel::Index>& stored = {},
-                                                   kernel::Symbol window = -1);
+                                                   kernel::Symbol window = -1, kernel::Symbol lanes = -1);
+  // The same of a group that blocks fold in parts: what they fold is stored, and what is walked like the product.
+  static void store_folds(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places,
+                          kernel::ExprId value, kernel::ExprId mask, const FoldsOfBlocks& folds);
   // An expression of such a group's kernel that does not depend on the product.
   static kernel::ExprId beside_product(KernelDraft& draft, const LoweredGroup& after,
                                        const std::vector<kernel::Index>& places, ExprId id);

@@ -1,6 +1,7 @@
 #include "plan/product_lowering.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "plan/axes.hpp"
@@ -8,6 +9,7 @@
 #include "plan/group_builder.hpp"
 #include "plan/embedding.hpp"
 #include "plan/product_conversion.hpp"
+#include "plan/split.hpp"
 #include "support/error.hpp"
 
 namespace kw::plan {
@@ -182,6 +184,39 @@ std::optional<size_t> folded_dimension(const LoweredGroup& group) {
   return std::nullopt;
 }
 
+int64_t folded_columns(const LoweredGroup& group) {
+  constexpr int64_t kMost = 16;
+  if (!folds(group.kernel) || group.convolution || group.attention || folded_dimension(group)) return 1;
+  const auto windows = folded_windows(group, {group.product->columns});
+  const int64_t columns = windows ? windows->front() : 1;
+  return columns <= kMost && std::has_single_bit(static_cast<uint64_t>(columns)) ? columns : 1;
+}
+
+bool can_have_whole_rows(const LoweredGroup& group) {
+  const Product& product = *group.product;
+  return folded_dimension(group) == product.batch.size() + 1 && product.columns <= kMostFolded;
+}
+
+bool can_fold_in_parts(const LoweredGroup& group) {
+  const GroupKernel& kernel = group.kernel;
+  const auto folded = folded_dimension(group);
+  if (!folded || *folded < group.product->batch.size() || !reductions_are_independent(kernel)) return false;
+  const std::vector<std::vector<bool>> varies = kernel::dependences(kernel);
+  std::vector<bool> needs_fold(kernel.exprs.size());
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+    const Expr& expr = kernel.exprs[id];
+    needs_fold[id] = expr.kind == ExprKind::kReduce;
+    for (ExprId part : made_of(kernel, expr)) needs_fold[id] = needs_fold[id] || needs_fold[part];
+    if (needs_fold[id] && varies[id][static_cast<size_t>(kernel.parallel)]) return false;
+    if (expr.kind != ExprKind::kReduce) continue;
+    if (expr.reduce == ReduceOp::kMoments || !varies[expr.operands[0]][static_cast<size_t>(kernel.parallel)])
+      return false;
+  }
+  return std::none_of(kernel.stores.begin(), kernel.stores.end(), [&](const Store& store) {
+    return needs_fold[store.value] && uses_serial_axis(kernel, store.access);
+  });
+}
+
 std::optional<std::vector<int64_t>> folded_windows(const LoweredGroup& group, const Shape& lengths) {
   const GroupKernel& kernel = group.kernel;
   const Product& product = *group.product;
@@ -230,7 +265,7 @@ std::optional<std::vector<int64_t>> folded_windows(const LoweredGroup& group, co
 
 std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::span<const NodeId> nodes,
                                                 const Product& product, const std::vector<ValueId>& outputs,
-                                                const Shape& lengths) {
+                                                const Shape& lengths, bool statistics) {
   std::vector<ValueId> after = outputs;
   const bool is_stored = std::erase(after, product.result) > 0;
   if (nodes.empty() != after.empty()) return std::nullopt;
@@ -247,8 +282,8 @@ std::optional<LoweredGroup> lower_after_product(const GraphFacts& facts, std::sp
   for (const Expr& expr : kernel.exprs)
     if (is_load(expr) && expr.access.buffer == buffer && !has_windows && !covers(kernel, expr.access, elements))
       return std::nullopt;
-  if (auto statistics = folds(kernel) && !lengths.empty() ? statistics_folded_by(*group) : std::nullopt)
-    take_folds_out(*group, *std::move(statistics));
+  if (auto folded = folds(kernel) && statistics ? statistics_folded_by(*group) : std::nullopt)
+    take_folds_out(*group, *std::move(folded));
   else if (folds(kernel) && !has_windows && !folded_dimension(*group)) return std::nullopt;
   if (is_stored && !nodes.empty()) store_product(*group, facts);
   return group;
@@ -265,10 +300,10 @@ bool makes_operand(const GraphFacts& facts, std::span<const NodeId> nodes, NodeI
 }
 
 std::optional<LoweredGroup> lower_with(const GraphFacts& facts, std::span<const NodeId> nodes, const Product& product,
-                                       const std::vector<ValueId>& outputs, const Shape& lengths) {
+                                       const std::vector<ValueId>& outputs, const Shape& lengths, bool statistics) {
   std::vector<NodeId> rest(nodes.begin(), nodes.end());
   std::erase(rest, product.node);
-  std::optional<LoweredGroup> group = lower_after_product(facts, rest, product, outputs, lengths);
+  std::optional<LoweredGroup> group = lower_after_product(facts, rest, product, outputs, lengths, statistics);
   if (!group) return std::nullopt;
   group->kernel.name = kernel_name(facts.graph, nodes);
   group->kernel.doc = kernel_doc(facts.graph, nodes, outputs);
@@ -288,11 +323,10 @@ std::optional<LoweredGroup> lower_with_product(const GraphFacts& facts, std::spa
     product = std::move(made->product);
   }
   if (makes_operand(facts, nodes, node, converted)) return std::nullopt;
-  std::optional<LoweredGroup> group = lower_with(facts, rest, *product, outputs, {});
+  std::optional<LoweredGroup> group = lower_with(facts, rest, *product, outputs, {product->columns}, false);
   if (!group) return std::nullopt;
-  if (const auto folded = folded_dimension(*group);
-      folded && (*folded <= product->batch.size() || product->columns > kMostFolded))
-    return std::nullopt;
+  if (folded_dimension(*group) && !can_have_whole_rows(*group) && !can_fold_in_parts(*group)) return std::nullopt;
+  if (folds(group->kernel) && !folded_dimension(*group) && folded_columns(*group) == 1) return std::nullopt;
   return group;
 }
 

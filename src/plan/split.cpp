@@ -19,12 +19,14 @@ ReduceOp combining(ReduceOp op) {
   return op;
 }
 
-// Of each reduction the expression that stands for all its components.
-std::vector<ExprId> first_reductions(const GroupKernel& kernel) {
-  std::vector<ExprId> first;
-  for (ExprId id = 0; id < static_cast<ExprId>(kernel.exprs.size()); ++id)
-    if (kernel.exprs[id].kind == ExprKind::kReduce && siblings_of(kernel, id).front() == id) first.push_back(id);
-  return first;
+Index row_number(const GroupKernel& kernel, SymbolRanges ranges, int parallel) {
+  Coords coords;
+  Shape shape;
+  for (int axis = 0; axis < parallel; ++axis) {
+    coords.push_back(axis_index(axis, ranges));
+    shape.push_back(extent_of(kernel, axis));
+  }
+  return linearise(coords, shape, ranges);
 }
 
 // One reduction (with all its components) and the scratch tensors that hold its parts' results.
@@ -71,25 +73,18 @@ class Splitter {
     parts_ = parts;
     part_length_ = parts.length;
     const std::vector<ExprId> folds = first_reductions(group_.kernel);
-    for (size_t fold = 0; fold < folds.size(); ++fold)
-      partials_.push_back({folds[fold], {parts.mean.at(fold), parts.squares.at(fold)}, {}});
+    for (size_t fold = 0; fold < folds.size(); ++fold) partials_.push_back({folds[fold], parts.folds.at(fold), {}});
     make_finish(group_.kernel.stores, false);
     return std::move(result_.finish.front());
   }
 
  private:
-  // [parallel points][parts], so that a row's parts are contiguous.
-  Index row_index(SymbolRanges ranges, int parallel) const {
-    Coords coords;
-    Shape shape;
-    for (int axis = 0; axis < parallel; ++axis) {
-      coords.push_back(axis_index(axis, ranges));
-      shape.push_back(extent_of(group_.kernel, axis));
-    }
-    return linearise(coords, shape, ranges);
-  }
+  Index row_index(SymbolRanges ranges, int parallel) const { return row_number(group_.kernel, ranges, parallel); }
 
+  // [parallel points][parts], so that a row's parts are contiguous.
   Index scratch_index(SymbolRanges ranges, int parallel, int part_axis) const {
+    if (parts_ && parts_->outermost)
+      return add(axis_index(part_axis, ranges) * parallel_points(group_.kernel), row_index(ranges, parallel), ranges);
     const Index row = row_index(ranges, parallel) * choice_.parts;
     return add(row, axis_index(part_axis, ranges), ranges);
   }
@@ -331,6 +326,17 @@ class Splitter {
 };
 
 }  // namespace
+
+Index number_of_row(const GroupKernel& kernel) {
+  return row_number(kernel, kernel::ranges_of(kernel), kernel.parallel);
+}
+
+std::vector<ExprId> first_reductions(const GroupKernel& kernel) {
+  std::vector<ExprId> first;
+  for (ExprId id = 0; id < static_cast<ExprId>(kernel.exprs.size()); ++id)
+    if (kernel.exprs[id].kind == ExprKind::kReduce && siblings_of(kernel, id).front() == id) first.push_back(id);
+  return first;
+}
 
 bool reductions_are_independent(const GroupKernel& kernel) {
   std::vector<bool> after(kernel.exprs.size(), false);

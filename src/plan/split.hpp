@@ -7,6 +7,12 @@
 
 namespace kw::plan {
 
+// The number of a point of the parallel axes, the last of them the fastest.
+Index number_of_row(const GroupKernel& kernel);
+
+// Of each reduction the expression that stands for all its components, in order; and how many components it has.
+std::vector<ExprId> first_reductions(const GroupKernel& kernel);
+
 // No reduction needs another's result.
 bool reductions_are_independent(const GroupKernel& kernel);
 
@@ -31,14 +37,15 @@ struct SplitKernels {
 std::optional<SplitKernels> split_reduction(const LoweredGroup& group, SplitChoice choice, bool through_statistics);
 
 // Parts that another kernel has made, of which every `period`-th, the last in memory order of its period, may be
-// shorter: it has `last` elements. Or each has as many as a scratch tensor says, perhaps none. Of the group's folds of
-// means and squared deviations, in their order, `mean` and `squares` are scratch tensors of [row][part].
+// shorter: it has `last` elements. Or each has as many as a scratch tensor says, perhaps none.
 struct MadeParts {
   int64_t count = 1;  // of a row
   int64_t length = 1, last = 1;
   int64_t period = 1;
-  int elements = -1;  // such a tensor of [row][part]; −1: there is none
-  std::vector<int> mean, squares;
+  // Of the group's folds, in their order, a scratch tensor of [row][part] for each component, or of [part][row].
+  std::vector<std::vector<int>> folds;
+  bool outermost = false;  // [part][row]
+  int elements = -1;       // such a tensor of [row][part]; −1: there is none
 };
 // The group's stores that do not run along its reduce axes, whose folds combine those parts: a kernel with one reduce
 // axis, the parts, and raw axes.

@@ -32,8 +32,8 @@ int64_t boxes_of(const Program& program, const Instruction& load);
 // What the producer copies for an iteration of the loop.
 int64_t bytes_of_stage(const Program& program);
 
-// Iterations of the loop, of all blocks together and of the program that has the most, where so many programs are started
-// and do one block, or pair, after another. Run-time sizes are as large as they may be.
+// Iterations of the loop, of all blocks together and of the program that has the most, where so many programs are
+// started and do one block, or pair, after another. Run-time sizes are as large as they may be.
 struct LoopShares {
   int64_t programs = 0, all = 0, most = 0;
 };

@@ -114,7 +114,9 @@ SHAPED = [
     Case("band_of_products", lambda x, w: torch.bmm(x, w).triu(-9).tril(20), ((3, 70, 45), (3, 45, 90))),
     # What the triangle drops is no number.
     Case(
-        "upper_of_infinite", lambda x, w: torch.mm(x, w).triu(40), ((90, 45), (45, 90)),
+        "upper_of_infinite",
+        lambda x, w: torch.mm(x, w).triu(40),
+        ((90, 45), (45, 90)),
         arrange=lambda drawn: [drawn[0].index_fill(0, torch.tensor([60]), float("inf")), drawn[1]],
     ),  # fmt: skip
     Case("wide_spread", torch.mm, ((40, 90), (90, 20)), arrange=_matrices(lambda x: torch.exp(4 * x), lambda x: x)),
@@ -179,6 +181,52 @@ FOLDS = [
 ]
 
 
+def _kept_and_largest(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    kept = F.relu(x @ w) + 1.0
+    return kept, kept.amax(0)
+
+
+def _lowest_first(drawn: list[Tensor]) -> list[Tensor]:
+    """The bias of the first 36 columns, which are more than a block has, is −∞; of one row all is."""
+    bias = drawn[2].clone()
+    bias[:36] = float("-inf")
+    return [drawn[0], drawn[1], bias, torch.zeros(drawn[0].shape[0], 1).index_fill(0, torch.tensor([3]), float("-inf"))]
+
+
+# Folds over rows or columns of which blocks have parts.
+PARTIAL_FOLDS = [
+    Case("largest_of_columns", lambda x, w: F.relu(x @ w).amax(0), ((70, 45), (45, 33))),
+    Case("sums_of_columns", lambda x, w, b: F.gelu(F.linear(x, w, b)).sum(0), ((70, 45), (33, 45), (33,))),
+    Case("sums_of_rows", lambda x, w, b: F.gelu(F.linear(x, w, b)).sum(-1) * 2.0, ((40, 45), (70, 45), (70,))),
+    Case("mean_of_rows", lambda x, w: torch.sigmoid(x @ w).mean(-1, keepdim=True), ((40, 45), (45, 64))),
+    Case("least_of_wide_rows", lambda x, w: torch.tanh((x @ w).amin(-1)), ((20, 24), (24, 300))),
+    Case("kept_and_largest", _kept_and_largest, ((70, 45), (45, 33))),
+    Case("logsumexp_of_rows", lambda x, w, b: F.mish(torch.logsumexp(F.linear(x, w, b) * 2.0, 1, keepdim=True)),
+         ((40, 45), (70, 45), (70,))),
+    Case("logsumexp_of_columns", lambda x, w: torch.logsumexp(x @ w, 0), ((70, 45), (45, 20)), arrange=transposed(1)),
+    Case("lowest_are_infinite", lambda x, w, b, r: torch.logsumexp(F.linear(x, w, b) + r, -1),
+         ((40, 45), (70, 45), (70,)), arrange=_lowest_first),
+    Case("sum_and_largest", lambda x, w: (F.silu(x @ w).sum(-1), F.silu(x @ w).amax(-1)), ((40, 45), (45, 70))),
+    Case("product_of_few_rows", lambda x, w: torch.sigmoid(x @ w).prod(0), ((20, 45), (45, 18))),
+    Case("sums_of_batches", lambda a, b: torch.abs(torch.bmm(a, b)).sum(1), ((3, 40, 30), (3, 30, 18))),
+    Case("rows_of_batches", lambda a, b, r: torch.amax(torch.bmm(a, b) + r, -1), ((3, 20, 30), (3, 30, 70), (3, 20, 70))),
+    Case("one_row_of_many", lambda x, w: F.relu(x @ w).sum(-1), ((1, 45), (45, 70))),
+    Case("one_column_of_many", lambda x, w: F.relu(x @ w).sum(0), ((70, 12), (12, 1))),
+    Case("upper_folded", lambda x, w: (x @ w).triu(3).sum(0), ((70, 45), (45, 60))),
+    Case("folded_bfloat16", lambda x, w: F.silu(x @ w).amax(0), ((70, 40), (40, 40)), dtype=torch.bfloat16),
+]  # fmt: skip
+
+
+# Folds over windows of neighbouring columns.
+POOLED = [
+    Case("max_pool", lambda x, w, b: F.max_pool1d(F.linear(x, w, b), 2), ((40, 45), (70, 45), (70,))),
+    Case("average_pool", lambda x, w: F.avg_pool1d(F.gelu(x @ w), 8) * 2.0, ((40, 45), (45, 70))),
+    Case("pool_of_batches", lambda a, b: F.relu(F.max_pool1d(torch.bmm(a, b), 4)), ((3, 20, 30), (3, 30, 64))),
+    Case("pool_of_transposed", lambda x, w: F.max_pool1d(x @ w, 4), ((40, 45), (45, 64)), arrange=transposed(1)),
+    Case("pool_of_bfloat16", lambda x, w: F.max_pool1d(x @ w, 2), ((40, 48), (48, 64)), dtype=torch.bfloat16),
+]
+
+
 def strewn(arguments: list[Tensor]) -> list[Tensor]:
     """Rows and columns of the first two of every magnitude, of zeros, subnormals, infinities and NaN."""
     if len(arguments) < 2:
@@ -232,7 +280,7 @@ def fault_of(actual: Tensor, eager: Tensor, exact: Tensor, places: float = 4) ->
 
 def interpreted(request: dict[str, Any]) -> str:
     """In the interpreter's process: a candidate's results on drawn and on strewn arguments."""
-    cases = [*CASES, *SHAPED, *FOLDS, *STREAMS, *PARTS, *PARTS_OF_HALVES, *OF_ONE_INPUT]
+    cases = [*CASES, *SHAPED, *FOLDS, *PARTIAL_FOLDS, *POOLED, *STREAMS, *PARTS, *PARTS_OF_HALVES, *OF_ONE_INPUT]
     return fault_of_candidate(request, cases, strewn, PLACES_OF_TF32 if request.get("tf32") else 4)
 
 

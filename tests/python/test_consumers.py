@@ -279,6 +279,84 @@ def test_simulated_warps_compute_the_product(tmp_path: Path, name: str) -> None:
         assert (given["small"] >= few).all() and (given["small"] <= many).all()
 
 
+# Blocks fold what they have of rows or columns, of which the last has fewer.
+FOLDS = """kernel folds {{
+  axis {axes}
+  in a: f16[200, 96]
+  in w: f16[104, 96]
+  out y: f32[4, {others}]
+  inside = {{{place}}} < {extent}
+  product = dot({a}, {w}; k)
+  y[block, {other}] = {fold}(select(inside, product, {beyond}); {folded})
+}}
+"""
+FOLDED = {
+    "rows": (
+        {
+            "axes": "block = 4, m = 64, n = 104, k = 96",
+            "a": "(a[block * 64 + m, k] where inside otherwise 0.0)",
+            "w": "w[n, k]",
+            "place": "block * 64 + m",
+            "extent": 200,
+            "others": 104,
+            "other": "n",
+            "folded": "m",
+        },
+        '{"block":{"grid":1},"m":{"tile":64},"n":{"grid":32},"k":{"loop":32,"stages":2},"bulk":true,'
+        '"consumers":{"along":"block","count":2,"programs":3}}',
+    ),
+    "columns": (
+        {
+            "axes": "m = 200, block = 4, n = 32, k = 96",
+            "a": "a[m, k]",
+            "w": "(w[block * 32 + n, k] where inside otherwise 0.0)",
+            "place": "block * 32 + n",
+            "extent": 104,
+            "others": 200,
+            "other": "m",
+            "folded": "n",
+        },
+        '{"m":{"grid":64},"block":{"grid":1},"n":{"tile":32},"k":{"loop":32,"stages":2},"bulk":true,'
+        '"consumers":{"along":"m","count":2}}',
+    ),
+}
+
+
+@pytest.mark.parametrize(("fold", "beyond"), [("max", "-inf"), ("sum", "0.0")])
+@pytest.mark.parametrize("name", FOLDED)
+def test_consumers_fold_what_they_have(tmp_path: Path, name: str, fold: str, beyond: str) -> None:
+    words, how = FOLDED[name]
+    file = tmp_path / "folds.kernel"
+    file.write_text(FOLDS.format(**words, fold=fold, beyond=beyond))
+    source = tool("triton", file, how)
+    simulator = gluon_simulator.Simulator()
+    names: dict[str, Any] = simulator.names()
+    exec(source[source.index("@") : source.index("\ndef launch_")], names)
+    draw = np.random.default_rng(3)
+    a, w = (draw.standard_normal((extent, 96)).astype(np.float16) for extent in (200, 104))
+    y = np.full((4, words["others"]), np.nan, np.float32)
+    given = {"a": a, "w": w, "y": y}
+    kernel = names["folds"]
+    order = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
+    simulator.run(kernel, blocks_of(source), [given[one] for one in order])
+    product = a.astype(np.float64) @ w.astype(np.float64).T
+    rows = product if name == "rows" else product.T
+    width = 64 if name == "rows" else 32
+    parts = [rows[start : start + width] for start in range(0, len(rows), width)]
+    wanted = np.stack([one.max(0) if fold == "max" else one.sum(0) for one in parts])
+    assert np.abs(y - wanted).max() <= 1e-4 * np.abs(wanted).max()
+    compiled = compiled_for_hopper(tmp_path, file, how)
+    assert "wgmma" in compiled.asm["ptx"] and "cp.async.bulk.tensor" in compiled.asm["ptx"]
+
+
+def test_masks_that_say_more_than_where_a_buffer_ends_make_no_boxes(tmp_path: Path) -> None:
+    words, how = FOLDED["rows"]
+    file = tmp_path / "folds.kernel"
+    file.write_text(FOLDS.format(**(words | {"extent": 199}), fold="sum", beyond="0.0"))
+    run = subprocess.run([TOOL, "triton", file, how], capture_output=True, text=True, check=False)
+    assert run.returncode != 0 and "the loop of consumers loads boxes" in run.stderr
+
+
 def is_wrong_with(tmp_path: Path, monkeypatch: Any, case: Case, place: str, wrong: str) -> bool:
     """Is the result wrong, or an error raised, once `wrong` stands at `place`?"""
     monkeypatch.setattr(gluon_simulator, "PATIENCE", 0.5)

@@ -9,7 +9,18 @@ from typing import Any, Iterator
 import pytest
 import torch
 from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code, with_ours
-from contraction_cases import CASES, FOLDS, OF_ONE_INPUT, PARTS, PARTS_OF_HALVES, SHAPED, STREAMS, Case
+from contraction_cases import (
+    CASES,
+    FOLDS,
+    OF_ONE_INPUT,
+    PARTIAL_FOLDS,
+    PARTS,
+    PARTS_OF_HALVES,
+    POOLED,
+    SHAPED,
+    STREAMS,
+    Case,
+)
 from interpreter_process import InterpreterProcess
 from movement_cases import Wrapped
 
@@ -39,6 +50,7 @@ ONE_HALF = {
 SINGLE = [case for case in [*CASES, *FOLDS] if case.dtype == torch.float32]
 RUNS_OF_ONE_HALF = [(case, "split") for case in SINGLE] + [(case, "streamed") for case in STREAMS]
 RUNS_OF_ONE_HALF += [(PARTS[0], "both_streamed"), (PARTS[2], "split_in_parts"), (PARTS[7], "streamed_in_parts")]
+RUNS_OF_ONE_HALF += [(PARTIAL_FOLDS[0], "split"), (PARTIAL_FOLDS[7], "split")]
 
 
 @pytest.fixture
@@ -87,6 +99,29 @@ def test_products_of_numbers_of_8_bits(case: Case, interpreter: InterpreterProce
     source = with_contraction(Wrapped(case.function), case.arguments(), OF_SIX_PRODUCTS)["source"]
     assert "input_precision=SIX_PRODUCTS" in source and source.count("@triton.jit") == 1
     test_products_are_pytorchs(case, OF_SIX_PRODUCTS, interpreter, tmp_path)
+
+
+IN_FOLD_PARTS = SMALL | {"fold_parts": 1}
+
+
+@pytest.mark.in_turns("parameters")
+@pytest.mark.parametrize("parameters", [IN_FOLD_PARTS, IN_FOLD_PARTS | {"scheme": 0}], ids=["split", "f32"])
+@pytest.mark.parametrize("case", PARTIAL_FOLDS, ids=[case.name for case in PARTIAL_FOLDS])
+def test_folds_of_which_blocks_have_parts(
+    case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    source = with_contraction(Wrapped(case.function), case.arguments(), parameters)["source"]
+    assert "folded" in source
+    test_products_are_pytorchs(case, parameters, interpreter, tmp_path)
+
+
+@pytest.mark.in_turns("parameters")
+@pytest.mark.parametrize("parameters", [SMALL, IN_F32], ids=["split", "f32"])
+@pytest.mark.parametrize("case", POOLED, ids=[case.name for case in POOLED])
+def test_folds_over_windows_of_columns(
+    case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    test_products_are_pytorchs(case, parameters, interpreter, tmp_path)
 
 
 BY_POINTERS = [case for case in [*CASES, *STREAMS] if case.name in ("mm_both_transposed", "bmm", "few_rows")]
@@ -319,6 +354,67 @@ def test_folds_over_columns_do_not_spill(columns: int, rows: int, tmp_path: Path
     emitted = with_contraction(Wrapped(_row_softmax), [torch.empty(16384, 512), torch.empty(512, columns)], blocks)
     for kernel, one in machine_code(emitted, tmp_path).items():
         assert compile_only._resources(one)["spills"] in (0, None), kernel
+
+
+LARGE_FOLDS = {
+    "largest_of_columns": ((4099, 1024), (1024, 16380)),
+    "sums_of_rows": ((4096, 1024), (4096, 1024), (4096,)),
+    "logsumexp_of_rows": ((4096, 1024), (16384, 1024), (16384,)),
+    "folded_bfloat16": ((4096, 1024), (1024, 16384)),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_FOLDS)
+def test_pairs_of_blocks_fold_their_parts_of_large_products(name: str, tmp_path: Path) -> None:
+    """By default; the product is never stored."""
+    case = next(one for one in PARTIAL_FOLDS if one.name == name)
+    arguments = Case(name, case.function, LARGE_FOLDS[name], case.dtype).arguments()
+    emitted = compile_for_gpu(Wrapped(case.function), *arguments)
+    (group,) = emitted["schedule"]["groups"]
+    assert group["scheduler"] == "contraction" and group["parameters"]["consumers"] == 2
+    rows, columns = arguments[0].shape[0], (arguments[1].mT if len(arguments) > 2 else arguments[1]).shape[1]
+    kept = re.findall(rf"torch.empty\(\({rows}, {columns}\)", emitted["source"])
+    assert not kept and "warp_specialize" in emitted["source"]
+    pytest.importorskip("triton")
+    # SiLU of 128 results a thread, which are folded across its rows, is more than registers hold: once, behind the loop.
+    most = 256 if name == "folded_bfloat16" else 0
+    for kernel, code in machine_code(emitted, tmp_path).items():
+        assert (compile_only._resources(code)["spills"] or 0) <= most, kernel
+
+
+@pytest.mark.parametrize("columns, schedulers", [(512, ["contraction"]), (16384, ["contraction", "sliding"])])
+def test_pools_are_folded_where_no_pairs_of_blocks_are_lost(columns: int, schedulers: list[str]) -> None:
+    x, w = of_16_bits((1024, 1024), (1024, columns))
+    emitted = compile_for_gpu(Wrapped(lambda x, w: torch.nn.functional.max_pool1d(x @ w, 2)), x, w)
+    assert [one["scheduler"] for one in emitted["schedule"]["groups"]] == schedulers
+
+
+def _gated_sum(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.sigmoid(x @ w).sum(-1)
+
+
+def test_folds_of_few_rows_by_a_long_weight_are_kernels_of_their_own() -> None:
+    """The weight is split where it is read, beside which the product is little; so is what several blocks sum up."""
+    emitted = compile_for_gpu(Wrapped(_gated_sum), torch.empty(128, 16384), torch.empty(16384, 16384))
+    assert [one["scheduler"] for one in emitted["schedule"]["groups"]] == ["contraction", "reduction"]
+
+
+def _below_largest(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    product = x @ w
+    return product - product.amax(0)
+
+
+def _two_rounds(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    product = x @ w
+    return (product - product.amax(0)).exp().sum(0)
+
+
+@pytest.mark.parametrize("function", [_below_largest, _two_rounds])
+def test_what_needs_the_product_behind_its_fold_is_a_kernel_of_its_own(function: Any) -> None:
+    with pytest.raises(errors.Error):
+        with_contraction(Wrapped(function), [torch.empty(70, 45), torch.empty(45, 33)], IN_FOLD_PARTS)
+    emitted = compile_for_gpu(Wrapped(function), torch.empty(4096, 1024), torch.empty(1024, 4096))
+    assert "folded" not in emitted["source"]
 
 
 def test_blocks_that_are_computed_again_do_not_spill(tmp_path: Path) -> None:

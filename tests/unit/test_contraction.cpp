@@ -113,8 +113,21 @@ TEST(Joining, TakesTheProductAloneWhereOthersReadIt) {
   EXPECT_EQ(schedulers_of(std::string(kLarge) + "return %r, %y"), (Names{"contraction", "pointwise"}));
   EXPECT_EQ(schedulers_of(std::string(kLarge) + R"(
     %s = aten.sum.dim_IntList(self=%r, dim=[1]) : f32[4096]
-    return %s)"),
+    return %y, %s)"),
             (Names{"contraction", "reduction"}));
+}
+
+// Of more columns than a block has, and of rows; but not what needs the product again, or one fold behind another.
+TEST(Joining, FoldsPartsOfRowsAndColumns) {
+  for (const char* dim : {"0", "1"}) {
+    const std::string sum = std::string(kLarge) + "%s = aten.sum.dim_IntList(self=%r, dim=[" + dim +
+                            "]) : f32[4096]\n    return %s";
+    EXPECT_EQ(schedulers_of(sum), Names{"contraction"});
+    EXPECT_EQ(schedulers_of(sum + ", %r"), Names{"contraction"});
+    const std::string softmax = std::string(kLarge) + "%s = aten._softmax.default(self=%r, dim=" + dim +
+                                ", half_to_float=false) : f32[4096, 4096]\n    return %s";
+    EXPECT_EQ(schedulers_of(softmax).size(), 2U);
+  }
 }
 
 TEST(Joining, LeavesSmallProductsAndMatricesTimesVectors) {

@@ -279,14 +279,13 @@ TEST(Schedules, BoundedProductsThatAreDroppedTakeOneStep) {
   for (int place = 0; place < 19; ++place) memory["c"].reals.push_back(place % 3 - 1);
   const auto program_of = [](const std::string& kernel, const std::string& bounded, int m, int n) {
     const Kernel parsed = kernel::parse_kernel(kernel);
-    const std::string schedule =
-        fmt::format(R"({{"m":{{"grid":{}}},"n":{{"grid":{}}},"k":{{"loop":8{}}}}})", m, n, bounded);
+    const std::string schedule = fmt::format(R"({{"m":{{"grid":{}}},"n":{{"grid":{}}},"k":{{"loop":8{}}}}})", m, n,
+                                             bounded);
     return to_tiles(parsed, parse_schedule(std::string_view(schedule), parsed));
   };
   const char* bounded = R"(,"bounded":true)";
   for (const char* kept : {
-           "select(n >= m, dot(a[m, k], w[k, n]; k), 0.0)",
-           "select(m < n, 1.0, dot(a[m, k], w[k, n]; k) * 2.0)",
+           "select(n >= m, dot(a[m, k], w[k, n]; k), 0.0)", "select(m < n, 1.0, dot(a[m, k], w[k, n]; k) * 2.0)",
            "select(n <= m + 3, select(m - 5 < n, dot(a[m, k], w[k, n]; k), 0.0), c[n])",
            "select(not (m > n), exp(dot(a[m, k], w[k, n]; k)), 0.0)",
            "select(m > n + 30, dot(a[m, k], w[k, n]; k), 0.0)",  // nowhere
@@ -294,9 +293,7 @@ TEST(Schedules, BoundedProductsThatAreDroppedTakeOneStep) {
     for (const auto& [m, n] : {std::pair(4, 4), std::pair(2, 8), std::pair(8, 1), std::pair(32, 32)}) {
       const tile::Program program = program_of(text(kept), bounded, m, n);
       const std::string printed = tile::print_program(program);
-      if (m < 32) {
-        EXPECT_EQ(printed.find("k_start = 0 to 24 step"), std::string::npos) << printed;
-      }
+      if (m < 32) { EXPECT_EQ(printed.find("k_start = 0 to 24 step"), std::string::npos) << printed; }
       EXPECT_EQ(tile::interpret(program, memory).at("y").reals,
                 tile::interpret(program_of(text(kept), "", m, n), memory).at("y").reals)
           << printed;
@@ -304,10 +301,10 @@ TEST(Schedules, BoundedProductsThatAreDroppedTakeOneStep) {
   }
   for (const char* everywhere : {
            "dot(a[m, k], w[k, n]; k)",
-           "select(c[n] > 0.0, dot(a[m, k], w[k, n]; k), 0.0)",                            // data decide
-           "select(n >= m, dot(a[m, k], w[k, n]; k), 0.0) + dot(a[m, k], w[k, n]; k)",     // taken in beside it
-           "select(dot(a[m, k], w[k, n]; k) > 0.0, select(n >= m, 1.0, 2.0), 0.0)",        // decides itself
-           "select(n >= m or c[n] > 0.0, dot(a[m, k], w[k, n]; k), 0.0)",                  // one of two
+           "select(c[n] > 0.0, dot(a[m, k], w[k, n]; k), 0.0)",                         // data decide
+           "select(n >= m, dot(a[m, k], w[k, n]; k), 0.0) + dot(a[m, k], w[k, n]; k)",  // taken in beside it
+           "select(dot(a[m, k], w[k, n]; k) > 0.0, select(n >= m, 1.0, 2.0), 0.0)",     // decides itself
+           "select(n >= m or c[n] > 0.0, dot(a[m, k], w[k, n]; k), 0.0)",               // one of two
        }) {
     EXPECT_NE(refusal(text(everywhere), R"({"m":{"grid":4},"n":{"grid":4},"k":{"loop":8,"bounded":true}})")
                   .find("no mask says where"),

@@ -133,7 +133,9 @@ class TileEstimate {
   // As many as blocks have in the mean, of blocks that are spread evenly over the grid.
   double steps_of(const Instruction& loop) const {
     const tile::Index points = loop.end - loop.begin;
-    const auto steps = [&](int64_t count) { return std::ceil(static_cast<double>(count) / static_cast<double>(loop.step)); };
+    const auto steps = [&](int64_t count) {
+      return std::ceil(static_cast<double>(count) / static_cast<double>(loop.step));
+    };
     std::vector<bool> found;
     kernel::collect_symbols(points, found);
     std::vector<tile::Symbol> vary;

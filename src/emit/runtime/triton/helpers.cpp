@@ -378,7 +378,8 @@ def float_of_float8_e4m3fn(code, HARDWARE_FLOAT8: tl.constexpr):
     magnitude = tl.where((bits & 127) == 127, float("nan"), magnitude)
     return tl.where(bits >= 128, magnitude * -1.0, magnitude)
 )"},
-    {"SIX_PRODUCTS", R"(# Of bf16 numbers, three of which stand for each of fp32; Triton's interpreter has no name for it.
+    {"SIX_PRODUCTS",
+     R"(# Of bf16 numbers, three of which stand for each of fp32; Triton's interpreter has no name for it.
 SIX_PRODUCTS = tl.constexpr("ieee" if triton.knobs.runtime.interpret else "bf16x6")
 )"},
     {"float8_e4m3fn_of_float",
