@@ -160,6 +160,21 @@ bool is_within(const Index& index, const Index& divisor, SymbolRanges ranges) {
   return range_of(divisor - index, ranges).low >= 1;
 }
 
+// The factor that the index is, of that kind; nullptr where it is anything else.
+const IndexFactor* lone_factor(const Index& index, Kind kind) {
+  const bool is_one = index.constant == 0 && index.terms.size() == 1 && index.terms[0].coefficient == 1 &&
+                      index.terms[0].factors.size() == 1 && index.terms[0].factors[0].kind == kind;
+  return is_one ? &index.terms[0].factors[0] : nullptr;
+}
+
+// Is there a division that computing the index takes, itself or within a factor?
+bool divides(const Index& index) {
+  return std::any_of(index.terms.begin(), index.terms.end(), [](const IndexTerm& term) {
+    return std::any_of(term.factors.begin(), term.factors.end(),
+                       [](const IndexFactor& factor) { return factor.kind != Kind::kSymbol; });
+  });
+}
+
 }  // namespace
 
 Index symbol_index(Symbol symbol) { return of_factor({Kind::kSymbol, symbol, nullptr, nullptr}); }
@@ -194,10 +209,14 @@ Index floor_divide(const Index& index, const Index& divisor, SymbolRanges ranges
   if (is_within(parts.rest, divisor, ranges)) return parts.multiples;
   // (i / a) / b = i / (a · b), and a common factor of all leaves both sides.
   const auto number = as_constant(divisor);
-  if (number && parts.rest.constant == 0 && parts.rest.terms.size() == 1 && parts.rest.terms[0].coefficient == 1 &&
-      parts.rest.terms[0].factors.size() == 1 && parts.rest.terms[0].factors[0].kind == Kind::kQuotient) {
-    const IndexFactor& inner = parts.rest.terms[0].factors[0];
-    return parts.multiples + floor_divide(*inner.dividend, *inner.divisor * divisor, ranges);
+  if (const IndexFactor* inner = lone_factor(parts.rest, Kind::kQuotient); number && inner)
+    return parts.multiples + floor_divide(*inner->dividend, *inner->divisor * divisor, ranges);
+  // (i % (a · b)) / a = (i / a) % b, where i / a needs no division: that of (x · a + y) % (a · b) is x % b.
+  if (const IndexFactor* inner = lone_factor(parts.rest, Kind::kRemainder); number && inner) {
+    const auto outer = as_constant(*inner->divisor);
+    const Index quotient = outer && *outer % *number == 0 ? floor_divide(*inner->dividend, divisor, ranges) : Index(0);
+    if (outer && *outer % *number == 0 && !divides(quotient))
+      return parts.multiples + modulo(quotient, Index(*outer / *number), ranges);
   }
   if (number) {
     int64_t common = *number;
@@ -220,12 +239,9 @@ Index modulo(const Index& index, const Index& divisor, SymbolRanges ranges) {
   if (is_within(rest, divisor, ranges)) return rest;
   // (i % a) % b = i % b where b divides a.
   const auto number = as_constant(divisor);
-  if (number && rest.constant == 0 && rest.terms.size() == 1 && rest.terms[0].coefficient == 1 &&
-      rest.terms[0].factors.size() == 1 && rest.terms[0].factors[0].kind == Kind::kRemainder) {
-    const IndexFactor& inner = rest.terms[0].factors[0];
-    if (const auto outer = as_constant(*inner.divisor); outer && *outer % *number == 0)
-      return modulo(*inner.dividend, divisor, ranges);
-  }
+  if (const IndexFactor* inner = lone_factor(rest, Kind::kRemainder); number && inner)
+    if (const auto outer = as_constant(*inner->divisor); outer && *outer % *number == 0)
+      return modulo(*inner->dividend, divisor, ranges);
   return of_pair(Kind::kRemainder, rest, divisor);
 }
 

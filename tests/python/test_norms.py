@@ -50,8 +50,11 @@ def _behind_the_librarys(graph: dict[str, Any]) -> dict[str, Any]:
     return schedule
 
 
-def _norm_apart(graph: dict[str, Any], folder: Path, convolution: dict[str, int] | None = None) -> dict[str, Any]:
-    """What the norm folds as a group, alone or, with a choice of blocks, with the convolution; and what follows."""
+def _norm_apart(
+    graph: dict[str, Any], folder: Path, convolution: dict[str, int] | None = None, again: bool = False
+) -> dict[str, Any]:
+    """What the norm folds as a group, alone or, with a choice of blocks, with the convolution; and what follows, alone
+    or with the convolution once more."""
     operators = _operators(graph, folder)
     whole = library.compile_graph(graph, "triton")["schedule"]
     views = {node for node, operator in enumerate(operators) if operator == "view"}
@@ -70,7 +73,8 @@ def _norm_apart(graph: dict[str, Any], folder: Path, convolution: dict[str, int]
         groups, folded = [], {"scheduler": "convolution", "parameters": convolution}
         before = [0, *before]
     groups.append({"nodes": sorted({*before, *of_channels} - views), **folded})
-    groups.append({"nodes": sorted({*before, *after} - {0} - views), **norm})
+    after = sorted({*before, *after} - {0} - views)
+    groups.append({"nodes": [0, *after], **folded} if again else {"nodes": after, **norm})
     if counter:
         groups.append({"nodes": counter, "scheduler": "pointwise", "parameters": {"block": 128}})
     return whole | {"groups": groups}
@@ -78,7 +82,7 @@ def _norm_apart(graph: dict[str, Any], folder: Path, convolution: dict[str, int]
 
 @pytest.mark.by_day(2)
 @pytest.mark.in_turns("how")
-@pytest.mark.parametrize("how", ["one group", "apart", "half", "exact"])
+@pytest.mark.parametrize("how", ["one group", "apart", "half", "exact", "half again", "exact again"])
 @pytest.mark.parametrize("case", CASES + OF_SAMPLES, ids=[case.name for case in CASES + OF_SAMPLES])
 def test_norms_are_pytorchs(case: Norm, how: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
     graph = _graph(case)
@@ -89,12 +93,14 @@ def test_norms_are_pytorchs(case: Norm, how: str, interpreter: InterpreterProces
             "half": SMALL | {"block_n": case.positions, "rows": case.rows, "scheme": 0},
             "exact": SMALL | {"block_n": 2 * case.positions, "rows": case.rows, "scheme": 1},
         }
-        schedule = _norm_apart(graph, tmp_path, blocks[how])
+        again = how.endswith("again")
+        schedule = _norm_apart(graph, tmp_path, blocks[how.removesuffix(" again")], again)
     emitted = library.compile_graph(graph, "triton", schedule=schedule)
-    assert emitted["library_ops"] == ([] if how in ("half", "exact") else [f"aten.{_operators(graph, tmp_path)[0]}"])
+    of_library = [f"aten.{_operators(graph, tmp_path)[0]}"] if how in ("one group", "apart") else []
+    assert emitted["library_ops"] == of_library
     path = tmp_path / "candidate.py"
     path.write_text(emitted["source"])
-    fault = interpreter.fault(candidate=str(path), case=case.name, exact=how != "half")
+    fault = interpreter.fault(candidate=str(path), case=case.name, exact=not how.startswith("half"))
     assert not fault, fault
 
 

@@ -45,6 +45,19 @@ TEST(IndexMath, DivisionSplitsAFlatAxisIntoDigits) {
   EXPECT_EQ(linearise(*coords, {2, 3, 5}, axes), axis_index(0, axes));
 }
 
+TEST(IndexMath, DivisionReachesThroughARemainder) {
+  const Ranges axes = ranges({8, 3, 5});
+  const Index place = kernel::modulo(axis_index(1, axes) * 5 + axis_index(2, axes), 7, axes);  // 0 to 6
+  const Index position = kernel::modulo(axis_index(0, axes) * 7 + place, 28, axes);
+  const Index row = kernel::floor_divide(position, 7, axes);
+  EXPECT_EQ(row, kernel::modulo(axis_index(0, axes), 4, axes));
+  const Index cut = kernel::floor_divide(position, 14, axes);  // rows of 7 are cut in two: both divisions stay
+  for_each_point({8, 3, 5}, [&](const std::vector<int64_t>& point) {
+    EXPECT_EQ(kernel::evaluate(row, point), kernel::evaluate(position, point) / 7);
+    EXPECT_EQ(kernel::evaluate(cut, point), kernel::evaluate(position, point) / 14);
+  });
+}
+
 TEST(IndexMath, WhatTheFormCannotExpressIsRefused) {
   const Ranges axes = ranges({4, 6});
   const Index position = add(axis_index(0, axes) * 6, axis_index(1, axes), axes);

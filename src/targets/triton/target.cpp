@@ -23,6 +23,7 @@
 #include "lower/sort_ways.hpp"
 #include "lower/tile_folds.hpp"
 #include "plan/concatenation.hpp"
+#include "plan/convolutions_again.hpp"
 #include "plan/join_products.hpp"
 #include "support/error.hpp"
 #include "support/json_fields.hpp"
@@ -174,6 +175,7 @@ class TritonTarget : public Target {
     if (device.half_flops <= 0) return;
     Schedule joined = join_products(graph, schedule, device);
     schedule = with_concatenations_in_place(graph, schedule, std::move(joined), device);
+    schedule = with_convolutions_again(graph, std::move(schedule), device);
   }
 
   std::span<const lower::TargetStep> lowering_steps() const override { return kSteps; }
