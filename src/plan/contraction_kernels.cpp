@@ -481,7 +481,7 @@ class Contraction : ProductKernels {
     product = result_of(draft, product_, symbols, product);
     if (blocks_.fold_parts) return store_folds(draft, symbols, draft.build.cast(product_.left.dtype, product), flagged);
     store_results(draft, group_, symbols.result_places(), draft.build.cast(product_.left.dtype, product), flagged, {},
-                  -1, symbols.window);
+                  {}, symbols.window);
   }
 
   static ExprId has_no_halves(KernelDraft& draft, const SplitOperand& left, const SplitOperand& right,

@@ -109,6 +109,7 @@ int64_t Convolution::stacked_dims() const {
   const int64_t most_folded = keeps_filters ? kMostFolded : kMostRows;
   int64_t stacked = 0, rows = folds_filters ? std::bit_ceil(static_cast<uint64_t>(filters)) : filters;
   if (image.dtype != DType::f32 || is_direct() || phases() == 1) return 0;
+  if (folds_phases) return static_cast<int64_t>(dims.size());
   for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim, ++stacked) {
     rows *= dim->row_phases();
     if (stacked > 0 ? rows > kMostRows : folds_filters && rows > most_folded) break;

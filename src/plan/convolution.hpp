@@ -52,6 +52,7 @@ struct Convolution {
   bool exact = false;          // as sums of f32 products; else operands may be rounded to TF32's 11 digits
   bool folds_filters = false;  // what follows folds the result over them: a block has all filters
   bool keeps_filters = false;  // and stores all that it folds, or something of each
+  bool folds_phases = false;   // what follows folds the result over all phases of each place
 
   int64_t window() const;  // points of the result that what follows folds together
   int64_t taps() const;    // of the window

@@ -18,6 +18,7 @@ using lower::Mapping;
 
 constexpr int64_t kWalkers = 1024;    // blocks that look whether there is anything to compute again
 constexpr int64_t kMostFlags = 4096;  // of samples, that each of them reads
+constexpr const char* kPhases = "phase_of_filter";
 constexpr const char* kTapNames[] = {"tap_slice", "tap_row", "tap_column"};
 constexpr int64_t kTapDepth = 32;  // channels from which each tap is a loop's step, or several
 
@@ -50,7 +51,7 @@ class ConvolutionKernels : ConvolutionStatistics {
     std::vector<Index> phases;  // along each dimension
     Index place;                // of a phase, all dimensions as one; one of its places where a thread has several rows
     Index copy;                 // which of them; where what follows folds windows, which place of one
-    Symbol window = -1;         // counts those
+    std::vector<Symbol> window;  // counts those, and a place's phases where these are folded
     std::vector<Symbol> lanes;  // of a group with statistics: what its folds run over, this place and those rows
     // Of a group with statistics: the number of the block along places, the lanes that it folds, how many of them
     // count, and the sample and place of each, were there always so many; sample and place above are then others that
@@ -80,8 +81,10 @@ class ConvolutionKernels : ConvolutionStatistics {
     Axes axes;
     axes.group = draft.grid("group", one_.groups);
     // The kernel that computes again has a block for each phase.
-    const bool stacks = !again && stacked_ > 0;
+    const bool stacks = stacked_ > 0 && (!again || one_.folds_phases);
     const auto declare_rows = [&] {
+      if (one_.folds_phases)
+        return declare_folded_phases(draft, axes, again ? block(own_filters) : blocks_.filters, again);
       if (one_.folds_filters) return declare_folded_rows(draft, axes, own_filters, stacks);
       lower::AxisSchedule how{.mapping = Mapping::kGrid,
                               .width = block(again ? std::min(blocks_.filters, own_filters) : blocks_.filters)};
@@ -140,9 +143,20 @@ class ConvolutionKernels : ConvolutionStatistics {
   void declare_folded_rows(ScheduledDraft& draft, Axes& axes, int64_t width, bool stacks) const {
     axes.row = symbol_index(draft.mapped("filter", one_.filters, {.mapping = Mapping::kTile, .width = width}));
     if (!stacks) return;
-    const Symbol phase = draft.mapped("phase_of_filter", rows_of_filter_,
+    const Symbol phase = draft.mapped(kPhases, rows_of_filter_,
                                       {.mapping = Mapping::kTile, .width = rows_of_filter_, .within = "filter"});
     axes.row = axes.row * Index(rows_of_filter_) + symbol_index(phase);
+  }
+
+  // Phases stand beside the filters. Computed again they are walked: of what is not finite one phase has a tap that
+  // another lacks.
+  void declare_folded_phases(ScheduledDraft& draft, Axes& axes, int64_t width, bool again) const {
+    lower::AxisSchedule phases{.mapping = Mapping::kTile, .width = rows_of_filter_, .within = "filter"};
+    if (again) phases = {.mapping = Mapping::kLoop, .width = 1};
+    else width = std::max<int64_t>(width / rows_of_filter_, 2);
+    axes.row = symbol_index(draft.mapped("filter", one_.filters, {.mapping = Mapping::kGrid, .width = width}));
+    axes.window.push_back(draft.mapped(kPhases, rows_of_filter_, phases));
+    axes.row = axes.row * Index(rows_of_filter_) + symbol_index(axes.window.back());
   }
 
   // Blocks of the same places follow each other, with some filters each: the last cache has the image for them.
@@ -160,9 +174,9 @@ class ConvolutionKernels : ConvolutionStatistics {
     declare_lanes(draft, axes, how);
     if (axes.lane >= 0) axes.lanes.push_back(axes.lane);
     if (one_.window() > 1) {
-      axes.window = draft.mapped("window", one_.window(),
-                                 {.mapping = Mapping::kTile, .width = one_.window(), .within = "place"});
-      axes.copy = symbol_index(axes.window);
+      axes.window.push_back(draft.mapped("window", one_.window(),
+                                         {.mapping = Mapping::kTile, .width = one_.window(), .within = "place"}));
+      axes.copy = symbol_index(axes.window.back());
     }
     if (blocks_.rows == 1) return;
     const Symbol copy = draft.mapped(
@@ -245,7 +259,7 @@ class ConvolutionKernels : ConvolutionStatistics {
   bool can_walk() const { return is_of_one_sample() || one_.samples <= kMostFlags; }
 
   // Tensor cores want 64 rows at least, and any number of columns. Few threads share a row: it is soon folded.
-  bool places_first() const { return blocks_.filters < 64 || one_.folds_filters; }
+  bool places_first() const { return blocks_.filters < 64 || one_.folds_filters || one_.folds_phases; }
 
   bool is_large() const {
     constexpr int64_t kManyBlocks = 1 << 12;  // of 64 by 64
@@ -298,6 +312,7 @@ class ConvolutionKernels : ConvolutionStatistics {
       sum = build.op(ScalarOp::kAdd, {sum, build.cast(DType::f32, draft.load(bias, {row}))});
     }
     Index position = 0, stored = 0;
+    std::vector<Index> outputs = {axes.sample, row};
     ExprId exists = kernel::kNoExpr;
     for (size_t at = 0; at < dims(); ++at) {
       const ConvolutionDim& dim = one_.dims[at];
@@ -305,16 +320,15 @@ class ConvolutionKernels : ConvolutionStatistics {
       exists = build.both(exists,
                           build.both(within(draft, axes.phases[at], dim.phases), within(draft, output, dim.output)));
       stored = stored * Index(dim.output) + output;
+      outputs.push_back(output);
       // What follows may load by position: those that are not stored are called by others that exist.
       position = position * Index(dim.output) +
                  kernel::modulo(output + Index(dim.crop > 0 ? dim.output : 0), dim.output, ranges);
     }
     if (one_.phases() == 1 && blocks_.rows == 1 && !counts_positions_) position = stored = axes.place;
     const ExprId result = build.cast(one_.image.dtype, sum);
-    if (axes.window >= 0) {
-      std::vector<Index> at = {axes.sample, row};
-      at.insert(at.end(), place.begin(), place.end());
-      store_results(draft, group_, at, result, mask, {}, axes.window);
+    if (!axes.window.empty()) {
+      store_results(draft, group_, outputs, result, mask, {}, axes.window);
     } else if (!group_.statistics) {
       store_results(draft, group_, {axes.sample, row, position}, result, build.both(mask, exists),
                     {axes.sample, row, stored});
@@ -393,6 +407,10 @@ class ConvolutionKernels : ConvolutionStatistics {
     if (rows_last) std::erase(loop, rows);
     if (rows_last && step.unrolled) loop.push_back(rows);
     draft.schedule.nest.clear();
+    const bool walks_phases = std::any_of(axes.window.begin(), axes.window.end(), [&](Symbol symbol) {
+      return draft.schedule.axes[symbol].mapping == Mapping::kLoop;
+    });
+    if (walks_phases) draft.schedule.nest.push_back({kPhases});
     if (!loop.empty()) draft.schedule.nest.push_back(loop);
     if (rows_last && !step.unrolled) draft.schedule.nest.push_back({rows});
   }
@@ -487,6 +505,16 @@ class ConvolutionKernels : ConvolutionStatistics {
     return draft.load(buffer, {axes.phase, axes.group, axes.row});
   }
 
+  // Whether the filter has no halves in some phase.
+  ExprId flag_of_phases(ScheduledDraft& draft, const Axes& axes) const {
+    const Symbol each = draft.mapped("each_phase", rows_of_filter_,
+                                     {.mapping = Mapping::kTile, .width = rows_of_filter_});
+    Axes all = axes;
+    all.row = axes.filter * Index(rows_of_filter_) + symbol_index(each);
+    const ExprId flag = filter_number(draft, "spoilt_filters", DType::i32, spoilt_filters_, all);
+    return draft.build.reduce(kernel::ReduceOp::kMax, {flag}, {each});
+  }
+
   // A fold over filters needs all of them again where one has no halves; one over places, where one of their samples
   // has none.
   ExprId flagged(ScheduledDraft& draft, const Axes& axes) const {
@@ -495,7 +523,8 @@ class ConvolutionKernels : ConvolutionStatistics {
     const auto largest = [&](ExprId flag, Symbol along) {
       return build.reduce(kernel::ReduceOp::kMax, {flag}, {along});
     };
-    ExprId of_filters = filter_number(draft, "spoilt_filters", DType::i32, spoilt_filters_, axes),
+    ExprId of_filters = one_.folds_phases ? flag_of_phases(draft, axes)
+                                          : filter_number(draft, "spoilt_filters", DType::i32, spoilt_filters_, axes),
            of_samples = sample_number(draft, "spoilt_samples", DType::i32, spoilt_samples_, axes.sample);
     if (one_.folds_filters) of_filters = largest(of_filters, *kernel::as_symbol(axes.filter));
     if (group_.statistics && kernel::uses(axes.sample, axes.lane)) of_samples = largest(of_samples, axes.lane);

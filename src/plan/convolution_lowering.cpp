@@ -96,16 +96,30 @@ std::optional<ImageProducer> producer_of(const GraphFacts& facts, const std::vec
   return covers(made.group->kernel, made.image_store(image).access, elements) ? std::optional(made) : std::nullopt;
 }
 
-// Of which a block has several whole: tiles have powers of two. Phases lie among each other, and a thread of a
-// depthwise convolution has places of its own.
+// Of which a block has several whole: tiles have powers of two. A thread of a depthwise convolution has places of its
+// own.
 std::optional<std::vector<int64_t>> windows_of(const LoweredGroup& group, const Convolution& convolution,
                                                const Shape& lengths) {
   constexpr int64_t kLargest = 64;
-  if (!folds(group.kernel) || convolution.phases() > 1 || convolution.is_direct()) return std::nullopt;
+  if (!folds(group.kernel) || convolution.is_direct()) return std::nullopt;
   const auto windows = folded_windows(group, lengths);
   const int64_t points = windows ? product(*windows) : 0;
   return points > 1 && points <= kLargest && std::has_single_bit(static_cast<uint64_t>(points)) ? windows
                                                                                                 : std::nullopt;
+}
+
+// With such windows behind it. Phases lie among each other: a window has all of some places, or none of it fits.
+bool take_windows(Convolution& convolution, const std::vector<int64_t>& windows) {
+  convolution.folds_phases = convolution.phases() > 1;
+  for (size_t at = 0; at < windows.size(); ++at) {
+    ConvolutionDim& dim = convolution.dims[at];
+    if (windows[at] % dim.phases != 0 || dim.crop != 0) return false;
+    dim.window = windows[at] / dim.phases;
+    if (dim.phases == 1) continue;
+    dim.least_padded = dim.padded();           // one image is laid out for this group and others
+    dim.places = dim.output / dim.phases;  // of others no window has all phases
+  }
+  return !convolution.folds_phases || convolution.stacked_dims() > 0;
 }
 
 }  // namespace
@@ -153,7 +167,7 @@ std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std:
     if (convolution->keeps_filters && convolution->phases() > 1 && convolution->stacked_dims() == 0)
       return std::nullopt;
   } else if (const auto windows = group->statistics ? std::nullopt : windows_of(*group, *convolution, lengths)) {
-    for (size_t dim = 0; dim < lengths.size(); ++dim) convolution->dims[dim].window = (*windows)[dim];
+    if (!take_windows(*convolution, *windows)) return std::nullopt;
   } else if (!group->statistics && folds(group->kernel)) {
     return std::nullopt;
   }

@@ -114,10 +114,10 @@ std::vector<bool> walked_like_the_product(const LoweredGroup& after) {
 
 // What follows a product, over the product's axes in a kernel.
 Embedding embedding_after(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places,
-                          ExprId value, kernel::Symbol window = -1, kernel::Symbol lanes = -1) {
+                          ExprId value, const std::vector<kernel::Symbol>& window = {}, kernel::Symbol lanes = -1) {
   const Product& product = *after.product;
   Shape shape = product.result_shape(), strides = product.result_strides();
-  if (window >= 0) {
+  if (!window.empty()) {
     shape.pop_back();
     for (const ConvolutionDim& dim : after.convolution->dims) shape.push_back(dim.output);
     const size_t first = strides.size() - 1;
@@ -165,7 +165,7 @@ Embedding embedding_after(KernelDraft& draft, const LoweredGroup& after, const s
     return access;
   };
   std::vector<kernel::Symbol> folds;
-  if (window >= 0) folds = {window};
+  if (!window.empty()) folds = window;
   else if (lanes >= 0) folds = {lanes};
   else if (folded) folds = {kernel::as_symbol(places[*folded]).value()};
   return Embedding(draft.build, after.kernel, axes, {{product_buffer(after), value}}, place, std::move(folds));
@@ -464,7 +464,8 @@ ExprId ProductKernels::result_of(KernelDraft& draft, const Product& product, con
 
 std::vector<ExprId> ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after,
                                                   const std::vector<kernel::Index>& places, ExprId value, ExprId mask,
-                                                  const std::vector<kernel::Index>& stored, kernel::Symbol window,
+                                                  const std::vector<kernel::Index>& stored,
+                                                  const std::vector<kernel::Symbol>& window,
                                                   kernel::Symbol lanes) {
   Embedding embedding = embedding_after(draft, after, places, value, window, lanes);
   const std::vector<bool> plain = walked_like_the_product(after);
@@ -487,7 +488,7 @@ void ProductKernels::store_folds(KernelDraft& draft, const LoweredGroup& after,
                                  const std::vector<kernel::Index>& places, ExprId value, ExprId mask,
                                  const FoldsOfBlocks& folds) {
   kernel::Builder& build = draft.build;
-  Embedding embedding = embedding_after(draft, after, places, value, -1, folds.lanes);
+  Embedding embedding = embedding_after(draft, after, places, value, {}, folds.lanes);
   embedding.fold_where(folds.inside);
   const GroupKernel& group = after.kernel;
   for (const Store& store : group.stores) {

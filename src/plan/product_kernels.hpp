@@ -150,7 +150,8 @@ class ProductKernels {
   static std::vector<kernel::ExprId> store_results(KernelDraft& draft, const LoweredGroup& after,
                                                    const std::vector<kernel::Index>& places, kernel::ExprId value,
                                                    kernel::ExprId mask, const std::vector<kernel::Index>& stored = {},
-                                                   kernel::Symbol window = -1, kernel::Symbol lanes = -1);
+                                                   const std::vector<kernel::Symbol>& window = {},
+                                                   kernel::Symbol lanes = -1);
   // The same of a group that blocks fold in parts: what they fold is stored, and what is walked like the product.
   static void store_folds(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places,
                           kernel::ExprId value, kernel::ExprId mask, const FoldsOfBlocks& folds);

@@ -183,6 +183,16 @@ FOLDED = {
     "max_pool": (torch.nn.Conv2d(32, 64, 3), (32, 32, 66, 66), lambda y: F.max_pool2d(F.hardswish(y), 2)),
     "pool_with_a_border": (torch.nn.Conv2d(8, 64, 3), (32, 8, 128, 128), lambda y: F.max_pool2d(torch.tanh(y), 4)),
     "average_pool": (torch.nn.Conv3d(32, 64, 3), (16, 32, 18, 34, 34), lambda y: F.avg_pool3d(torch.tanh(y), 2)),
+    "phases_pooled": (
+        torch.nn.ConvTranspose3d(32, 64, 3, stride=2, padding=1),
+        (8, 32, 8, 32, 32),
+        lambda y: F.avg_pool3d(torch.tanh(y), 2),
+    ),
+    "phases_pooled_not_rounded": (
+        torch.nn.ConvTranspose3d(3, 16, 3, stride=2, padding=1),
+        (32, 3, 16, 32, 32),
+        lambda y: F.max_pool3d(y, 2),
+    ),
     "many_filters": (torch.nn.Conv2d(32, 256, 3), (32, 32, 64, 64), lambda y: torch.logsumexp(y, 1)),
     "not_rounded": (torch.nn.Conv3d(3, 16, 3), (32, 3, 16, 32, 32), _softmax),
     "bfloat16": (torch.nn.Conv2d(64, 96, 3).bfloat16(), (64, 64, 64, 64), lambda y: y.mean(1)),
@@ -213,6 +223,9 @@ def test_folds_over_channels_and_windows_are_done_where_the_result_is_made(name:
         (torch.nn.Conv2d(32, 64, 3), lambda y: y.amax(3)),
         (torch.nn.Conv2d(32, 64, 3), lambda y: y.amax((1, 3))),
         (torch.nn.Conv2d(32, 64, 3), lambda y: y.argmax(1)),
+        (torch.nn.ConvTranspose2d(32, 64, 3, stride=2), lambda y: F.max_pool2d(y, 3)),
+        # A window has the last phase of one place and the first of the next.
+        (torch.nn.ConvTranspose2d(32, 64, 4, stride=2, padding=1), lambda y: F.max_pool2d(y, 2)),
     ],
     ids=[
         "of_each_group",
@@ -221,12 +234,14 @@ def test_folds_over_channels_and_windows_are_done_where_the_result_is_made(name:
         "over_positions",
         "over_both",
         "place",
+        "over_some_phases",
+        "over_phases_of_two_places",
     ],
 )
 def test_other_folds_have_a_kernel_of_their_own(part: torch.nn.Module, after: Any) -> None:
     emitted = compile_for_gpu(Module(part, after), torch.randn(32, 32, 64, 64))
     schedulers = [one["scheduler"] for one in emitted["schedule"]["groups"]]
-    assert len(schedulers) == 2 and schedulers[1] in ("reduction", "normalisation")
+    assert len(schedulers) == 2 and schedulers[1] in ("reduction", "normalisation", "sliding")
 
 
 def test_phases_stand_among_the_filters_that_are_folded() -> None:
