@@ -96,6 +96,26 @@ ConvolutionDim dim_of(bool transposed, int64_t input, int64_t output, int64_t ke
 
 }  // namespace
 
+std::optional<Convolution> with_phases(Convolution convolution, const std::vector<int64_t>& phases) {
+  if (convolution.transposed || convolution.phases() > 1) return std::nullopt;
+  const bool folds = convolution.window() > 1;
+  for (size_t at = 0; at < phases.size(); ++at) {
+    ConvolutionDim& dim = convolution.dims[at];
+    if (phases[at] == 1) continue;
+    if (dim.output < phases[at] || dim.dilation > 1 || (folds && dim.window % phases[at] != 0)) return std::nullopt;
+    dim.least_padded = std::max(dim.least_padded, dim.padded());
+    dim.phases = phases[at];
+    dim.phase_taps = dim.stride;
+    dim.taps += dim.stride * (dim.phases - 1);
+    dim.places = folds ? dim.output / dim.phases : ceil_of(dim.output, dim.phases);
+    dim.window = std::max<int64_t>(dim.window / dim.phases, 1);
+    dim.stride *= dim.phases;
+  }
+  convolution.folds_phases = folds && convolution.phases() > 1;
+  const bool stacks = convolution.phases() == 1 || convolution.stacked_dims() > 0;
+  return stacks ? std::optional(std::move(convolution)) : std::nullopt;
+}
+
 int64_t ConvolutionDim::row_phases() const {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(phases)));
 }

@@ -11,17 +11,19 @@
 namespace kw::plan {
 
 // One spatial dimension. A convolution's result is made of `phases` interleaved ones (of a transposed convolution as
-// many as its stride, else one). At a place all phases read the same window of `taps` input positions:
+// many as its stride, else as many as with_phases() says). At a place all phases read the same window of `taps` input
+// positions:
 //   input position  = stride · place + dilation · tap − padding, zero outside the input
 //   output position = phases · place + phase − crop, where that lies within the output
-//   filter's tap    = tap; of a transposed one (phase + first_tap − phases · tap) / tap_distance, where that is a whole
-//                     number from 0 to kernel − 1; else there is none
+//   filter's tap    = tap − phase_taps · phase; of a transposed one (phase + first_tap − phases · tap) / tap_distance,
+//                     where that is a whole number; from 0 to kernel − 1, else there is none
 struct ConvolutionDim {
   int64_t input = 1, output = 1;  // lengths
   int64_t kernel = 1;             // of a filter
   int64_t taps = 1;               // of the window
   int64_t stride = 1, padding = 0, dilation = 1;
   int64_t phases = 1, places = 1, crop = 0;
+  int64_t phase_taps = 0;                   // of which a phase's filter begins later than the one's before
   bool flipped = false;                     // the filter's taps, last first
   int64_t first_tap = 0, tap_distance = 1;  // where flipped
   int64_t least_padded = 0;                 // positions that are laid out whether or not some place reads them
@@ -72,6 +74,11 @@ struct Convolution {
   // Its result as a product's: a batch of samples, filters for rows, positions for columns, and as deep as a filter.
   Product product() const;
 };
+
+// The convolution, which is no transposed one, with so many neighbouring results along each dimension (1: as they are) as
+// phases of one place: their windows overlap, and are read once. nullopt where a dimension is dilated or shorter, or what follows
+// folds some of these phases apart from others.
+std::optional<Convolution> with_phases(Convolution convolution, const std::vector<int64_t>& phases);
 
 // conv1d, conv2d, conv3d and their transposed forms, with a batch and no empty size, in f32, f16 or bf16. nullopt for
 // all else, and for groups of few filters.

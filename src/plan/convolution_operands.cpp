@@ -289,7 +289,7 @@ ExprId ConvolutionOperands::filter_loses(kernel::Builder& build, ExprId scaled, 
 
 kernel::Index ConvolutionOperands::own_tap(const KernelDraft& draft, const ConvolutionDim& dim, const Index& phase,
                                            const Index& tap) const {
-  if (!dim.flipped) return tap;
+  if (!dim.flipped) return tap - phase * Index(dim.phase_taps);
   const int64_t distance = dim.tap_distance, step = ceil_divide(dim.phases, distance);
   const int64_t first = dim.first_tap - floor_modulo(dim.first_tap, distance);
   return kernel::floor_divide(divided(dim, phase, tap), distance, kernel::ranges_of(draft.build.kernel())) +

@@ -42,6 +42,58 @@ def test_convolutions_are_pytorchs(
     assert not fault, fault
 
 
+TOGETHER = {
+    "columns": {"columns_together": 2},
+    "rows": {"rows_together": 2},
+    "both": {"columns_together": 2, "rows_together": 2},
+    "four": {"columns_together": 4},
+}
+SHARE_WINDOWS = [case for case in CASES + FOLDS if not re.search("transposed|phases|depthwise|halves|bfloat", case.name)]
+
+
+@pytest.mark.by_day(3)
+@pytest.mark.in_turns("parameters")
+@pytest.mark.parametrize("parameters", [ONE_HALF, EXACT], ids=["half", "exact"])
+@pytest.mark.parametrize("together", TOGETHER)
+@pytest.mark.parametrize("case", SHARE_WINDOWS, ids=[case.name for case in SHARE_WINDOWS])
+def test_neighbours_that_read_one_window_are_pytorchs(
+    case: Case, together: str, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    parameters = parameters | TOGETHER[together]
+    emitted = as_one_group(Wrapped(case.function), case.arguments(), "convolution", parameters)
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name, exact=parameters["scheme"] == 1)
+    assert not fault, fault
+
+
+@pytest.mark.parametrize(
+    "part, after, together",
+    [
+        (torch.nn.Conv3d(3, 16, 3), torch.relu, {"columns_together": 2}),
+        (torch.nn.Conv3d(8, 16, 3), lambda y: F.max_pool3d(y, 2), {"columns_together": 2, "rows_together": 2}),
+        (torch.nn.Conv2d(8, 32, 3), torch.tanh, {"columns_together": 2}),
+        (torch.nn.Conv3d(3, 16, 4), torch.relu, {"rows_together": 2}),  # four taps fill a step
+        (torch.nn.Conv2d(8, 64, 3), torch.tanh, {}),
+        (torch.nn.Conv2d(8, 32, 3, dilation=2), torch.tanh, {}),
+        (torch.nn.Conv2d(8, 32, 3, stride=2), torch.tanh, {}),
+        (torch.nn.Conv2d(64, 32, 3), torch.tanh, {}),
+        (torch.nn.Conv2d(8, 32, 3).half(), torch.tanh, {}),
+    ],
+    ids=["three", "pooled", "eight", "full_rows", "many_filters", "dilated", "strided", "many_channels", "16_bits"],
+)
+def test_few_channels_to_few_filters_read_a_window_for_several_results(
+    part: torch.nn.Module, after: Any, together: dict[str, int], tmp_path: Path
+) -> None:
+    shape = [32, part.in_channels, *[{4: 128, 5: 32}[part.weight.ndim]] * (part.weight.ndim - 2)]
+    emitted = compile_for_gpu(Module(part, after), torch.empty(shape, dtype=part.weight.dtype))
+    (group,) = emitted["schedule"]["groups"]
+    assert {name: value for name, value in group["parameters"].items() if name.endswith("_together")} == together
+    code = machine_code(emitted, tmp_path)
+    for kernel, one in code.items():
+        assert compile_only._resources(one)["spills"] in (0, None), kernel
+
+
 @pytest.mark.parametrize("case", PADDED, ids=[case.name for case in PADDED])
 def test_padding_of_every_mode(case: Case, interpreter: InterpreterProcess, tmp_path: Path) -> None:
     emitted = with_ours(Wrapped(case.function), case.arguments(), "convolution", EXACT)
@@ -262,7 +314,7 @@ def test_taps_of_few_channels_fill_a_step() -> None:
 
 def test_a_row_of_taps_with_few_channels_is_one_step() -> None:
     """And lanes beyond it, which are not loaded, do not count as loads, or the library would keep it."""
-    emitted = compile_for_gpu(Module(torch.nn.Conv3d(8, 16, 3)), torch.empty(128, 8, 16, 64, 64))
+    emitted = compile_for_gpu(Module(torch.nn.Conv3d(8, 64, 3)), torch.empty(128, 8, 16, 64, 64))
     (group,) = emitted["schedule"]["groups"]
     assert group["scheduler"] == "convolution"
     assert group["parameters"]["block_k"] == 32 and group["parameters"]["stages"] == 1

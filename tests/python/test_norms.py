@@ -42,6 +42,14 @@ def _operators(graph: dict[str, Any], folder: Path) -> list[str]:
 SMALL = {"block_m": 16, "block_k": 16, "stages": 2, "num_warps": 4}
 
 
+BLOCKS = {
+    "half": {"scheme": 0},
+    "exact": {"scheme": 1},
+    "half together": {"scheme": 0, "columns_together": 2},
+    "exact together": {"scheme": 1, "columns_together": 2, "rows_together": 2},
+}
+
+
 def _behind_the_librarys(graph: dict[str, Any]) -> dict[str, Any]:
     """The norm as the planner has it, and the convolution, the first node, not as a kernel of ours."""
     schedule = library.compile_graph(graph, "triton")["schedule"]
@@ -82,19 +90,18 @@ def _norm_apart(
 
 @pytest.mark.by_day(2)
 @pytest.mark.in_turns("how")
-@pytest.mark.parametrize("how", ["one group", "apart", "half", "exact", "half again", "exact again"])
+@pytest.mark.parametrize("how", ["one group", "apart", *BLOCKS, "half again", "exact again"])
 @pytest.mark.parametrize("case", CASES + OF_SAMPLES, ids=[case.name for case in CASES + OF_SAMPLES])
 def test_norms_are_pytorchs(case: Norm, how: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
     graph = _graph(case)
     schedule = _behind_the_librarys(graph)
     if how != "one group":
-        blocks = {
-            "apart": None,
-            "half": SMALL | {"block_n": case.positions, "rows": case.rows, "scheme": 0},
-            "exact": SMALL | {"block_n": 2 * case.positions, "rows": case.rows, "scheme": 1},
-        }
         again = how.endswith("again")
-        schedule = _norm_apart(graph, tmp_path, blocks[how.removesuffix(" again")], again)
+        blocks = BLOCKS.get(how.removesuffix(" again"))
+        if blocks:
+            larger = 2 if blocks["scheme"] == 1 else 1
+            blocks = SMALL | {"block_n": larger * case.positions, "rows": case.rows} | blocks
+        schedule = _norm_apart(graph, tmp_path, blocks, again)
     emitted = library.compile_graph(graph, "triton", schedule=schedule)
     of_library = [f"aten.{_operators(graph, tmp_path)[0]}"] if how in ("one group", "apart") else []
     assert emitted["library_ops"] == of_library

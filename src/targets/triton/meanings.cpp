@@ -20,6 +20,8 @@ constexpr Meaning kMeanings[] = {
     {"prefetch", "blocks of a row that a scan loads before it works on the first of them"},
     {"r_block", "elements of the folded axis a program takes at a time"},
     {"rows", "rows of results that a thread computes from what it has read"},
+    {"rows_together", "neighbouring rows of a convolution's result that read one window of the image"},
+    {"columns_together", "neighbouring columns of a convolution's result that read one window of the image"},
     {"segments", "1: rows are cut into segments of one program each"},
     {"slices", "slices of a volume that a thread computes from what it has read"},
     {"split", "parts a row is cut into, so that more programs work on few rows"},
