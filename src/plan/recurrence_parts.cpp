@@ -29,15 +29,14 @@ void RecurrenceParts::gather_parameters() {
     for (const auto& bias : {cell.input_bias, cell.recurrent_bias})
       biases.push_back({bias->lies, {bias->strides[0], one_.hidden * bias->strides[0]}});
   }
-  recurrent_ = gathered("recurrent_weights", recurrent, one_.dtype, {one_.rows(), one_.hidden},
-                        recurrent_precision());
+  recurrent_ = gathered("recurrent_weights", recurrent, one_.dtype, {one_.rows(), one_.hidden}, recurrent_precision());
   if (!below.empty()) below_ = gathered("input_weights", below, one_.dtype, {one_.rows(), one_.hidden}, precision());
   if (gathers_biases())
     biases_ = gathered("biases", biases, DType::f32, {one_.hidden, one_.gates()}, kernel::Precision::kFull);
 }
 
-int RecurrenceParts::gathered(const std::string& name, const std::vector<StridedOperand>& operands, DType dtype, const Shape& shape,
-             kernel::Precision precision) {
+int RecurrenceParts::gathered(const std::string& name, const std::vector<StridedOperand>& operands, DType dtype,
+                              const Shape& shape, kernel::Precision precision) {
   const auto count = static_cast<int64_t>(operands.size());
   Shape all = shape;
   all.insert(all.begin(), count);
@@ -58,8 +57,8 @@ int RecurrenceParts::gathered(const std::string& name, const std::vector<Strided
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     const bool inner = dim + 1 == shape.size();
     const int64_t lanes = inner ? columns : std::min(next_power_of_two(shape[dim]), left / columns);
-    places.push_back(symbol_index(
-        draft.mapped(inner ? "column" : "row", shape[dim], {.mapping = Mapping::kGrid, .width = lanes})));
+    places.push_back(
+        symbol_index(draft.mapped(inner ? "column" : "row", shape[dim], {.mapping = Mapping::kGrid, .width = lanes})));
   }
   ExprId value = kNoExpr;
   for (int64_t at = 0; at < count; ++at) {
@@ -98,8 +97,7 @@ void RecurrenceParts::begin_states() {
   const Index which = draft.grid("which", 2), cell = draft.grid("cell", cells);
   const Symbol sample = draft.mapped("sample", one_.batch, {});
   const Symbol unit = draft.mapped(
-      "unit", one_.hidden,
-      {.mapping = Mapping::kGrid, .width = std::min(next_power_of_two(one_.hidden), kCopiedTile)});
+      "unit", one_.hidden, {.mapping = Mapping::kGrid, .width = std::min(next_power_of_two(one_.hidden), kCopiedTile)});
   const auto copy = [&](const std::string& name, const StridedOperand& from, int to, DType dtype) {
     const std::vector<Index> place = {cell, symbol_index(sample), symbol_index(unit)};
     const ExprId value = draft.load(operand(draft, from, {cells, one_.batch, one_.hidden}), place);
@@ -108,8 +106,7 @@ void RecurrenceParts::begin_states() {
   };
   if (one_.projected > 0) {
     const int made = draft.buffer("hidden", one_.dtype, state_shape(cells), {}, BufferRole::kOutput, hidden_);
-    draft.store(made, {which, cell, symbol_index(sample), symbol_index(unit)},
-                draft.build.constant(one_.dtype, 0.0));
+    draft.store(made, {which, cell, symbol_index(sample), symbol_index(unit)}, draft.build.constant(one_.dtype, 0.0));
   } else {
     copy("hidden", one_.first_hidden, hidden_, one_.dtype);
   }
@@ -127,10 +124,9 @@ void RecurrenceParts::multiply_input(int64_t layer, int64_t direction) {
                     direction * product(products_shape()) / one_.directions);
 }
 
-void RecurrenceParts::multiply_by_gates(ScheduledDraft& draft, StridedOperand input, Shape shape, const StridedOperand& weight, int to,
-                       int64_t offset) {
-  const int64_t steps = shape[0], rows = steps * one_.batch, columns = one_.hidden * gate_places(),
-                features = shape[2];
+void RecurrenceParts::multiply_by_gates(ScheduledDraft& draft, StridedOperand input, Shape shape,
+                                        const StridedOperand& weight, int to, int64_t offset) {
+  const int64_t steps = shape[0], rows = steps * one_.batch, columns = one_.hidden * gate_places(), features = shape[2];
   kernel::Builder& build = draft.build;
   const Symbol row = draft.mapped("row", rows, {.mapping = Mapping::kGrid, .width = block(rows, 64)}),
                column = draft.mapped("column", columns,
@@ -221,14 +217,16 @@ void RecurrenceParts::project_sequence(int64_t layer, const StridedResult& to) {
             layer * one_.directions + direction, to, direction * one_.projected * to.strides[2]);
 }
 
-void RecurrenceParts::project(const StridedOperand& made, const Shape& shape, int64_t place, const StridedResult& to, int64_t offset) {
+void RecurrenceParts::project(const StridedOperand& made, const Shape& shape, int64_t place, const StridedResult& to,
+                              int64_t offset) {
   ScheduledDraft draft("project_" + group_.kernel.name, "Hidden states, of what the units made.");
   multiply(draft, made, shape, *one_.cells[place].projection, one_.projected, to, offset,
            precision() == kernel::Precision::kTf32 ? kernel::Precision::kTf32x3 : precision());
 }
 
-void RecurrenceParts::multiply(ScheduledDraft& draft, StridedOperand left, const Shape& shape, const StridedOperand& weights,
-              int64_t columns, const StridedResult& to, int64_t offset, kernel::Precision precision) {
+void RecurrenceParts::multiply(ScheduledDraft& draft, StridedOperand left, const Shape& shape,
+                               const StridedOperand& weights, int64_t columns, const StridedResult& to, int64_t offset,
+                               kernel::Precision precision) {
   kernel::Builder& build = draft.build;
   const int64_t rows = shape[0] * shape[1];
   const Symbol row = draft.mapped("row", rows, {.mapping = Mapping::kGrid, .width = block(rows, 64)}),
@@ -236,12 +234,12 @@ void RecurrenceParts::multiply(ScheduledDraft& draft, StridedOperand left, const
                depth = draft.mapped("depth", shape[2],
                                     {.mapping = Mapping::kLoop, .width = block(shape[2], 32), .stages = 3});
   const Digits at(draft, symbol_index(row), {shape[0], shape[1]});
-  const ExprId value =
-      build.dot(draft.load(operand(draft, left, shape), {at[0], at[1], symbol_index(depth)}),
-                draft.load(operand(draft, weights, {columns, shape[2]}), {symbol_index(column), symbol_index(depth)}),
-                {depth}, precision);
-  const int made = draft.buffer("product", one_.dtype, {shape[0], shape[1], columns}, to.strides,
-                                BufferRole::kOutput, to.value, offset);
+  const ExprId value = build.dot(
+      draft.load(operand(draft, left, shape), {at[0], at[1], symbol_index(depth)}),
+      draft.load(operand(draft, weights, {columns, shape[2]}), {symbol_index(column), symbol_index(depth)}), {depth},
+      precision);
+  const int made = draft.buffer("product", one_.dtype, {shape[0], shape[1], columns}, to.strides, BufferRole::kOutput,
+                                to.value, offset);
   draft.store(made, {at[0], at[1], symbol_index(column)}, value);
   draft.schedule.order = {.grouped = "row", .along = "column", .count = 8};
   draft.schedule.warps = 4;
