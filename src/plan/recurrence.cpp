@@ -152,16 +152,63 @@ Recurrence recurrence_of_steps(const GraphFacts& facts, NodeId id) {
   return made;
 }
 
+bool is_linear(const Node& node) { return node.op == "kw.linear_steps.default"; }
+
+// Neighbouring axes that are one in the memory of all operands and of the result become one.
+void join_axes(LinearSteps& made) {
+  std::vector<std::pair<Shape*, size_t>> strides = {// each with its place of the first axis
+                                                    {&made.input.strides, 1},
+                                                    {&made.first.strides, 0},
+                                                    {&made.result.strides, made.every ? 1 : 0}};
+  if (made.decay) strides.emplace_back(&made.decay->strides, 1);
+  for (size_t axis = made.shape.size(); axis-- > 1;) {
+    const auto is_one = [&](const auto& one) {
+      const Shape& own = *one.first;
+      return own[one.second + axis - 1] == own[one.second + axis] * made.shape[axis];
+    };
+    if (made.shape[axis] != 1 && made.shape[axis - 1] != 1 && !std::all_of(strides.begin(), strides.end(), is_one))
+      continue;
+    const size_t gone = made.shape[axis] == 1 ? axis : axis - 1;  // the other's stride is the joined axis's
+    made.shape[axis - 1] *= made.shape[axis];
+    made.shape.erase(made.shape.begin() + static_cast<std::ptrdiff_t>(axis));
+    for (const auto& [own, start] : strides) own->erase(own->begin() + static_cast<std::ptrdiff_t>(start + gone));
+  }
+}
+
+Recurrence recurrence_of_linear(const GraphFacts& facts, NodeId id) {
+  const Graph& graph = facts.graph;
+  const Node& node = graph.nodes[id];
+  const ValueId input = node.value("input"), decay = node.value("decay"), result = node.results[0];
+  LinearSteps linear;
+  linear.input = strided(facts, input);
+  linear.first = strided(facts, node.value("first"));
+  linear.shape = graph.type(node.value("first")).shape;
+  if (decay != kNoValue) linear.decay = strided(facts, decay);
+  else linear.factor = node.number("decay", 1.0);
+  linear.every = node.boolean("every", true);
+  linear.result = {result, graph.type(result).strides};
+  Recurrence made;
+  made.node = id;
+  made.kind = CellKind::kTanh;
+  made.steps = graph.type(input).shape[0];
+  made.hidden = product(linear.shape);
+  made.exact = true;
+  join_axes(linear);
+  made.linear = std::move(linear);
+  return made;
+}
+
 }  // namespace
 
 bool is_recurrence(const Node& node) {
   const std::string_view name = base_name(node);
-  return is_of_steps(node) || (node.op.starts_with("aten.") &&
-                               (name == "lstm" || name == "gru" || name == "rnn_tanh" || name == "rnn_relu"));
+  return is_of_steps(node) || is_linear(node) ||
+         (node.op.starts_with("aten.") &&
+          (name == "lstm" || name == "gru" || name == "rnn_tanh" || name == "rnn_relu"));
 }
 
 std::string why_not_taken(const GraphFacts& facts, NodeId node) {
-  if (is_of_steps(facts.graph.nodes[node])) return "";
+  if (is_of_steps(facts.graph.nodes[node]) || is_linear(facts.graph.nodes[node])) return "";
   const Read read{facts, facts.graph.nodes[node]};
   for (const Refusal& refusal : kRefusals)
     if (refusal.holds(read)) return refusal.why;
@@ -169,6 +216,7 @@ std::string why_not_taken(const GraphFacts& facts, NodeId node) {
 }
 
 double Recurrence::flops() const {
+  if (linear) return 2.0 * static_cast<double>(steps * hidden);
   double terms = 0;  // of a unit's gates, and of its part in the projection
   for (int64_t layer = 0; layer < layers; ++layer)
     terms += static_cast<double>(gates() * (state_size() + (layer == 0 ? features : directions * state_size())) +
@@ -181,6 +229,7 @@ std::optional<Recurrence> recurrence_of(const GraphFacts& facts, NodeId id) {
   const Node& node = graph.nodes[id];
   if (!is_recurrence(node) || !why_not_taken(facts, id).empty()) return std::nullopt;
   if (is_of_steps(node)) return recurrence_of_steps(facts, id);
+  if (is_linear(node)) return recurrence_of_linear(facts, id);
   const Read read{facts, node};
   Recurrence made;
   made.node = id;

@@ -29,6 +29,17 @@ struct RecurrentCell {
   std::optional<StridedOperand> projection;                  // of an LSTM: number of the hidden state, unit
 };
 
+// h[t] = decay[t] · h[t−1] + input[t], element by element. Operands and results have strides along these axes; those
+// of what comes for each step have the step's in front.
+struct LinearSteps {
+  Shape shape;  // of a step, axes that are one in memory joined
+  StridedOperand input, first;
+  std::optional<StridedOperand> decay;
+  double factor = 1.0;  // where there is no such operand
+  StridedResult result;
+  bool every = true;  // is the result all steps' states? Else the last one.
+};
+
 enum class CellKind { kLstm, kGru, kTanh, kRelu };
 
 // A stack of layers over a sequence. The gates of a unit at time t, from what the layer below made of t and from what
@@ -51,6 +62,7 @@ struct Recurrence {
   StridedResult sequence;                    // step, batch, number of all directions' hidden states
   StridedResult last_hidden, last_cell;      // layer and direction, batch, number of the state
   StridedResult cell_sequence;               // of kw.rnn_steps: step, batch, unit
+  std::optional<LinearSteps> linear;         // of kw.linear_steps, which has none of the above but `steps` and `hidden`
 
   bool has_cell_state() const { return kind == CellKind::kLstm; }
   int64_t gates() const { return kind == CellKind::kLstm ? 4 : kind == CellKind::kGru ? 3 : 1; }
@@ -61,8 +73,8 @@ struct Recurrence {
   double flops() const;  // a product and a sum count as two
 };
 
-// aten.lstm.input, gru, rnn_tanh and rnn_relu, and kw.rnn_steps (passes/recurrences.hpp). nullopt where the library
-// keeps them; why_not_taken says why.
+// aten.lstm.input, gru, rnn_tanh and rnn_relu, kw.rnn_steps (passes/recurrences.hpp) and kw.linear_steps. nullopt where
+// the library keeps them; why_not_taken says why.
 std::optional<Recurrence> recurrence_of(const GraphFacts& facts, NodeId node);
 bool is_recurrence(const Node& node);
 // "" of what is taken.

@@ -224,7 +224,7 @@ void RecurrenceParts::project(const StridedOperand& made, const Shape& shape, in
            precision() == kernel::Precision::kTf32 ? kernel::Precision::kTf32x3 : precision());
 }
 
-void RecurrenceParts::multiply(ScheduledDraft& draft, StridedOperand left, const Shape& shape,
+void RecurrenceParts::multiply(ScheduledDraft& draft, const StridedOperand& left, const Shape& shape,
                                const StridedOperand& weights, int64_t columns, const StridedResult& to, int64_t offset,
                                kernel::Precision precision) {
   kernel::Builder& build = draft.build;

@@ -142,7 +142,7 @@ class RecurrenceParts : protected ProductKernels {
   void project(const StridedOperand& made, const Shape& shape, int64_t place, const StridedResult& to, int64_t offset);
 
   // [outer, inner, depth] times weights of [column, depth].
-  void multiply(ScheduledDraft& draft, StridedOperand left, const Shape& shape, const StridedOperand& weights,
+  void multiply(ScheduledDraft& draft, const StridedOperand& left, const Shape& shape, const StridedOperand& weights,
                 int64_t columns, const StridedResult& to, int64_t offset, kernel::Precision precision);
 
   const Recurrence& one_;
