@@ -48,6 +48,7 @@ struct KernelForward {
   bool restores_strides = false;   // calls restore_strides
   bool trains_batch_norm = false;  // calls train_batch_norm
   bool steps_rnn = false;          // calls rnn_steps
+  bool steps_linear = false;       // calls linear_steps
   bool steps_lstm = false;         // calls lstm_steps
   bool steps_gru = false;          // calls gru_steps
   bool calls_library = false;      // uses aten

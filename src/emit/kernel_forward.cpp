@@ -252,6 +252,16 @@ class Writer {
     lines_.push_back(python::wrapped_call(names_.of(node.results[0]) + " = keep_mask(", arguments, ")"));
   }
 
+  void write_linear_steps(const Node& node) {
+    std::vector<std::string> arguments;
+    for (const char* argument : {"input", "first", "decay"}) arguments.push_back(text_of(*node.find(argument)));
+    const TensorType& made = graph_.type(node.results[0]);
+    const bool every = node.boolean("every", true);
+    if (every) arguments.push_back(python::tuple(made.strides));
+    result_.steps_linear = true;
+    lines_.push_back(python::wrapped_call(names_.of(node.results[0]) + " = linear_steps(", arguments, ")"));
+  }
+
   void write_rnn_steps(const Node& node) {
     std::vector<std::string> arguments;
     for (const char* argument : {"products", "first", "weight"}) arguments.push_back(text_of(*node.find(argument)));
@@ -282,6 +292,10 @@ class Writer {
     const Node& node = graph_.nodes[step.node];
     if (node.op == "kw.rnn_steps.default") {
       write_rnn_steps(node);
+      return;
+    }
+    if (node.op == "kw.linear_steps.default") {
+      write_linear_steps(node);
       return;
     }
     if (is_plain_batch_norm(node)) {
@@ -542,6 +556,7 @@ KernelForward kernel_forward_text(const Graph& graph, const Program& program, co
   forward.restores_strides |= prepared.restores_strides;
   forward.trains_batch_norm |= prepared.trains_batch_norm;
   forward.steps_rnn |= prepared.steps_rnn;
+  forward.steps_linear |= prepared.steps_linear;
   forward.steps_lstm |= prepared.steps_lstm;
   forward.steps_gru |= prepared.steps_gru;
   forward.calls_library |= prepared.calls_library;

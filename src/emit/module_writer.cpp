@@ -57,6 +57,21 @@ constexpr std::string_view kRnnSteps = R"(def rnn_steps(products, first, weight,
 
 )";
 
+constexpr std::string_view kLinearSteps = R"(def linear_steps(inputs, state, decay, strides=None):
+    """h[t] = decay[t] * h[t - 1] + inputs[t], with `state` before the first: of every step, where strides are given."""
+    decays = decay if isinstance(decay, torch.Tensor) else [decay] * len(inputs)
+    states = []
+    for factor, step in zip(decays, inputs):
+        state = factor * state + step
+        states.append(state)
+    if strides is None:
+        return state
+    made = torch.empty_strided(inputs.shape, strides, dtype=state.dtype, device=state.device)
+    return torch.stack(states, out=made)
+
+
+)";
+
 constexpr std::string_view kLstmSteps = R"(def lstm_steps(products, first, weight, cell, every_cell=False):
     """h of every step, the last c, and every c if wanted: PyTorch's LSTM, whose gates' arguments are
     products[t] + h[t - 1] @ weight.T."""
@@ -210,6 +225,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
                    "restore_strides",
                    "train_batch_norm",
                    "rnn_steps",
+                   "linear_steps",
                    "lstm_steps",
                    "gru_steps",
                    "counter_of",
@@ -253,6 +269,7 @@ std::string write_module(const Graph& graph, const Program& given, const TargetP
   if (forward.aligns_tensors) functions += kAligned;
   if (forward.trains_batch_norm) functions += kTrainBatchNorm;
   if (forward.steps_rnn) functions += kRnnSteps;
+  if (forward.steps_linear) functions += kLinearSteps;
   if (forward.steps_lstm) functions += kLstmSteps;
   if (forward.steps_gru) functions += kGruSteps;
   functions += target.launch_functions(program, forward.splits_scratch);

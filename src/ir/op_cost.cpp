@@ -97,6 +97,7 @@ double recurrent_flops(const Graph& graph, const Node& node) {
     return 2.0 * elements(graph, node.value("products")) * static_cast<double>(last_size(graph, node.value("weight")));
   const ValueId input = node.value("input");
   if (input == kNoValue) return 0.0;
+  if (node.op == "kw.linear_steps.default") return 2.0 * elements(graph, input);
   const double points = elements(graph, input) / static_cast<double>(std::max<int64_t>(last_size(graph, input), 1));
   double weights = 0.0;
   for (const auto& argument : node.arguments) {

@@ -384,6 +384,7 @@ constexpr OpInfo kPlanned[] = {
     // Others
     {"scaled_dot_product_attention", kAttention, 0, kLibrary, 4, kNoRule, "", 0, "", "attention"},
     {"kw.rnn_steps", kRecurrent, 0, kLibrary, 4, kNoRule, "", 0, "", "rnn_steps"},
+    {"kw.linear_steps", kRecurrent, 0, kLibrary, 4, kNoRule, "", 0, "", "linear_steps"},
     {"sort", kOther, 1, kSort, 4, kSorted},
     {"topk", kOther, 1, kSort, 4, kTopK},
 };

@@ -60,7 +60,8 @@ RewriteCounts canonicalise(Graph& graph) {
       return true;
     }
     if (!node.op.starts_with("aten.") || node.results.empty()) return false;
-    return canonicalise_operator(node, context) || canonicalise_view(node, context) || canonicalise_copy(node, context);
+    return canonicalise_operator(node, context) || canonicalise_view(node, context) ||
+           canonicalise_copy(node, context) || canonicalise_concatenation(node, context);
   });
 }
 

@@ -19,5 +19,7 @@ struct CanonicalContext {
 bool canonicalise_operator(Node& node, CanonicalContext& context);  // pointwise, reductions, factories
 bool canonicalise_view(Node& node, CanonicalContext& context);
 bool canonicalise_copy(Node& node, CanonicalContext& context);  // clone, to, contiguous, dropout outside training
+// A concatenation of views is a view of one of what they show: cat(view(x), view(y)) = view(cat(x, y)).
+bool canonicalise_concatenation(Node& node, CanonicalContext& context);
 
 }  // namespace kw

@@ -191,9 +191,10 @@ class ProductJoiner {
     const double rate = recurrence.exact                 ? device_.fp32_flops
                         : recurrence.dtype == DType::f32 ? std::max(device_.fp32_flops, device_.half_flops / 2)
                                                          : device_.half_flops;
-    const StepRates& own = recurrence.kind == plan::CellKind::kLstm  ? rates_.lstm
-                           : recurrence.kind == plan::CellKind::kGru ? rates_.gru
-                                                                     : rates_.rnn;
+    const StepRates& own = recurrence.projected > 0                   ? rates_.projected
+                           : recurrence.kind == plan::CellKind::kLstm ? rates_.lstm
+                           : recurrence.kind == plan::CellKind::kGru  ? rates_.gru
+                                                                      : rates_.rnn;
     const double steps = static_cast<double>(recurrence.steps * recurrence.cell_count()) *
                          (own.step + static_cast<double>(recurrence.batch * recurrence.hidden) * own.unit);
     const double products = recurrence.flops() / (rates_.recurrences * rate);

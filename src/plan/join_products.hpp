@@ -34,7 +34,7 @@ struct LibraryRates {
   // not bound by memory.
   int64_t attention_rows = 32;
   // Of recurrent layers. On an H200 6 layers of an LSTM, 512 steps, take 30 ms; of a GRU, 43.
-  StepRates lstm, gru, rnn;
+  StepRates lstm, gru, rnn, projected;
   double recurrences = 0.4;  // of the rate of products, where they are large
   bool is_launched = true;   // the host prepares steps while products run
   // Where the device has no rate of its own for products in 16 bits (half_flops): theirs, of that in f32, of which

@@ -36,15 +36,21 @@ struct Read {
 
   int64_t gates() const { return name == "lstm" ? 4 : name == "gru" ? 3 : 1; }
   int64_t gate_places() const { return gates() > 1 ? 4 : 1; }  // of their products
-  int64_t cell_size() const { return has_biases ? 4 : 2; }
+  int64_t parameter_count() const { return std::ssize(parameters->ids); }
+  int64_t cells() const { return layers * directions; }
+  int64_t cell_size_unprojected() const { return has_biases ? 4 : 2; }
+  bool projects() const { return name == "lstm" && parameter_count() == cells() * (cell_size_unprojected() + 1); }
+  int64_t cell_size() const { return cell_size_unprojected() + (projects() ? 1 : 0); }
+  int64_t state_size() const { return type(first()[0]).shape[2]; }
+  int64_t hidden() const { return projects() ? type(first()[1]).shape[2] : state_size(); }
 
   bool has_shapes() const {
-    const int64_t hidden = type(first()[0]).shape[2];
-    for (int64_t cell = 0; cell < layers * directions; ++cell) {
+    for (int64_t cell = 0; cell < cells(); ++cell) {
       const ValueId* own = parameters->ids.data() + cell * cell_size();
-      const int64_t features = cell < directions ? type(input()).shape[2] : directions * hidden;
-      if (type(own[0]).shape != Shape{gates() * hidden, features} ||
-          type(own[1]).shape != Shape{gates() * hidden, hidden})
+      const int64_t features = cell < directions ? type(input()).shape[2] : directions * state_size();
+      if (type(own[0]).shape != Shape{gates() * hidden(), features} ||
+          type(own[1]).shape != Shape{gates() * hidden(), state_size()} ||
+          (projects() && type(own[cell_size() - 1]).shape != Shape{state_size(), hidden()}))
         return false;
     }
     return true;
@@ -65,7 +71,7 @@ struct Refusal {
 };
 
 // In this order: each may count on what those before it ruled out.
-constexpr std::array<Refusal, 9> kRefusals = {{
+constexpr std::array<Refusal, 10> kRefusals = {{
     {[](const Read& read) { return !read.node.op.ends_with(".input"); }, "its sequences are packed"},
     {[](const Read& read) {
        return read.parameters == nullptr || read.input() == kNoValue || read.first()[0] == kNoValue;
@@ -73,9 +79,10 @@ constexpr std::array<Refusal, 9> kRefusals = {{
      "it is not written as PyTorch's modules do"},
     {[](const Read& read) { return !is_pure(read.node); }, "it drops out between layers"},
     {[](const Read& read) {
-       return std::ssize(read.parameters->ids) != read.layers * read.directions * read.cell_size();
+       return read.parameter_count() != read.cells() * read.cell_size() ||
+              (read.projects() && std::ssize(read.first()) != 2);
      },
-     "it projects its hidden state"},
+     "its parameters are not those of PyTorch's modules"},
     {[](const Read& read) { return read.type(read.input()).rank() != 3 || read.type(read.first()[0]).rank() != 3; },
      "its input has no batch"},
     {[](const Read& read) {
@@ -83,6 +90,8 @@ constexpr std::array<Refusal, 9> kRefusals = {{
        return dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16;
      },
      "it is in double precision, or of integers"},
+    {[](const Read& read) { return read.projects() && read.type(read.input()).dtype != DType::f32; },
+     "it projects its hidden state in 16 bits"},
     {[](const Read& read) { return !read.is_of_one_kind(); }, "its operands are of several types or devices"},
     {[](const Read& read) {
        const Shape& shape = read.type(read.first()[0]).shape;
@@ -91,8 +100,7 @@ constexpr std::array<Refusal, 9> kRefusals = {{
      "there is nothing to compute"},
     {[](const Read& read) {
        const TensorType& x = read.type(read.input());
-       return x.elements() / x.shape[2] * read.directions * read.gate_places() * read.type(read.first()[0]).shape[2] *
-                  4 >
+       return x.elements() / x.shape[2] * read.directions * read.gate_places() * read.hidden() * 4 >
               kMostBytesOfProducts;
      },
      "the products of its input take too much memory"},
@@ -138,9 +146,55 @@ Recurrence recurrence_of_steps(const GraphFacts& facts, NodeId id) {
   }
   if (node.results.size() > 2 && node.results[2] != kNoValue)
     made.cell_sequence = {node.results[2], graph.type(node.results[2]).strides};
-  made.cells.push_back({{}, strided(facts, node.value("weight")), {}, {}});
+  made.cells.push_back({{}, strided(facts, node.value("weight")), {}, {}, {}});
   if (const ValueId bias = node.value("bias"); bias != kNoValue) made.cells[0].recurrent_bias = strided(facts, bias);
   made.sequence = {node.results[0], sequence.strides};
+  return made;
+}
+
+bool is_linear(const Node& node) { return node.op == "kw.linear_steps.default"; }
+
+// Neighbouring axes that are one in the memory of all operands and of the result become one.
+void join_axes(LinearSteps& made) {
+  std::vector<std::pair<Shape*, size_t>> strides = {// each with its place of the first axis
+                                                    {&made.input.strides, 1},
+                                                    {&made.first.strides, 0},
+                                                    {&made.result.strides, made.every ? 1 : 0}};
+  if (made.decay) strides.emplace_back(&made.decay->strides, 1);
+  for (size_t axis = made.shape.size(); axis-- > 1;) {
+    const auto is_one = [&](const auto& one) {
+      const Shape& own = *one.first;
+      return own[one.second + axis - 1] == own[one.second + axis] * made.shape[axis];
+    };
+    if (made.shape[axis] != 1 && made.shape[axis - 1] != 1 && !std::all_of(strides.begin(), strides.end(), is_one))
+      continue;
+    const size_t gone = made.shape[axis] == 1 ? axis : axis - 1;  // the other's stride is the joined axis's
+    made.shape[axis - 1] *= made.shape[axis];
+    made.shape.erase(made.shape.begin() + static_cast<std::ptrdiff_t>(axis));
+    for (const auto& [own, start] : strides) own->erase(own->begin() + static_cast<std::ptrdiff_t>(start + gone));
+  }
+}
+
+Recurrence recurrence_of_linear(const GraphFacts& facts, NodeId id) {
+  const Graph& graph = facts.graph;
+  const Node& node = graph.nodes[id];
+  const ValueId input = node.value("input"), decay = node.value("decay"), result = node.results[0];
+  LinearSteps linear;
+  linear.input = strided(facts, input);
+  linear.first = strided(facts, node.value("first"));
+  linear.shape = graph.type(node.value("first")).shape;
+  if (decay != kNoValue) linear.decay = strided(facts, decay);
+  else linear.factor = node.number("decay", 1.0);
+  linear.every = node.boolean("every", true);
+  linear.result = {result, graph.type(result).strides};
+  Recurrence made;
+  made.node = id;
+  made.kind = CellKind::kTanh;
+  made.steps = graph.type(input).shape[0];
+  made.hidden = product(linear.shape);
+  made.exact = true;
+  join_axes(linear);
+  made.linear = std::move(linear);
   return made;
 }
 
@@ -148,12 +202,13 @@ Recurrence recurrence_of_steps(const GraphFacts& facts, NodeId id) {
 
 bool is_recurrence(const Node& node) {
   const std::string_view name = base_name(node);
-  return is_of_steps(node) || (node.op.starts_with("aten.") &&
-                               (name == "lstm" || name == "gru" || name == "rnn_tanh" || name == "rnn_relu"));
+  return is_of_steps(node) || is_linear(node) ||
+         (node.op.starts_with("aten.") &&
+          (name == "lstm" || name == "gru" || name == "rnn_tanh" || name == "rnn_relu"));
 }
 
 std::string why_not_taken(const GraphFacts& facts, NodeId node) {
-  if (is_of_steps(facts.graph.nodes[node])) return "";
+  if (is_of_steps(facts.graph.nodes[node]) || is_linear(facts.graph.nodes[node])) return "";
   const Read read{facts, facts.graph.nodes[node]};
   for (const Refusal& refusal : kRefusals)
     if (refusal.holds(read)) return refusal.why;
@@ -161,10 +216,12 @@ std::string why_not_taken(const GraphFacts& facts, NodeId node) {
 }
 
 double Recurrence::flops() const {
-  double terms = 0;  // of a row
+  if (linear) return 2.0 * static_cast<double>(steps * hidden);
+  double terms = 0;  // of a unit's gates, and of its part in the projection
   for (int64_t layer = 0; layer < layers; ++layer)
-    terms += static_cast<double>(hidden + (layer == 0 ? features : directions * hidden));
-  return 2.0 * terms * static_cast<double>(directions * rows()) * static_cast<double>(steps * batch);
+    terms += static_cast<double>(gates() * (state_size() + (layer == 0 ? features : directions * state_size())) +
+                                 projected);
+  return 2.0 * terms * static_cast<double>(directions * hidden) * static_cast<double>(steps * batch);
 }
 
 std::optional<Recurrence> recurrence_of(const GraphFacts& facts, NodeId id) {
@@ -172,6 +229,7 @@ std::optional<Recurrence> recurrence_of(const GraphFacts& facts, NodeId id) {
   const Node& node = graph.nodes[id];
   if (!is_recurrence(node) || !why_not_taken(facts, id).empty()) return std::nullopt;
   if (is_of_steps(node)) return recurrence_of_steps(facts, id);
+  if (is_linear(node)) return recurrence_of_linear(facts, id);
   const Read read{facts, node};
   Recurrence made;
   made.node = id;
@@ -186,7 +244,8 @@ std::optional<Recurrence> recurrence_of(const GraphFacts& facts, NodeId id) {
   made.steps = x.shape[step];
   made.batch = x.shape[sample];
   made.features = x.shape[2];
-  made.hidden = graph.type(read.first()[0]).shape[2];
+  made.hidden = read.hidden();
+  if (read.projects()) made.projected = read.state_size();
   made.dtype = x.dtype;
   made.exact = x.dtype == DType::f32 && !graph.tf32_convolutions;
   made.input = {placed(facts, read.input()), {x.strides[step], x.strides[sample], x.strides[2]}};
@@ -194,11 +253,12 @@ std::optional<Recurrence> recurrence_of(const GraphFacts& facts, NodeId id) {
   if (made.has_cell_state()) made.first_cell = strided(facts, read.first()[1]);
   for (int64_t cell = 0; cell < made.cell_count(); ++cell) {
     const ValueId* own = read.parameters->ids.data() + cell * read.cell_size();
-    RecurrentCell one{strided(facts, own[0]), strided(facts, own[1]), {}, {}};
+    RecurrentCell one{strided(facts, own[0]), strided(facts, own[1]), {}, {}, {}};
     if (read.has_biases) {
       one.input_bias = strided(facts, own[2]);
       one.recurrent_bias = strided(facts, own[3]);
     }
+    if (read.projects()) one.projection = strided(facts, own[read.cell_size() - 1]);
     made.cells.push_back(std::move(one));
   }
   const auto result = [&](size_t place) {

@@ -4,8 +4,8 @@
 
 #include "lower/pipeline.hpp"
 #include "plan/pieces.hpp"
+#include "plan/recurrence_parts.hpp"
 #include "plan/recurrent_cell.hpp"
-#include "plan/scheduled_draft.hpp"
 #include "support/error.hpp"
 
 namespace kw::plan {
@@ -21,16 +21,14 @@ using kernel::Symbol;
 using kernel::symbol_index;
 using lower::Mapping;
 
-constexpr int64_t kLeastBlock = 16;    // of a dot in Triton
-constexpr int64_t kCopiedTile = 1024;  // elements of a block that copies
 constexpr int64_t kCounterPlaces = 4;  // of a counter of blocks, so that each is aligned to 16 bytes
 
-class RecurrenceKernels : ProductKernels {
+class RecurrenceKernels : RecurrenceParts {
  public:
-  RecurrenceKernels(const LoweredGroup& group, const RecurrenceBlocks& blocks)
-      : ProductKernels(group, operands_of(*group.recurrence)), one_(*group.recurrence), blocks_(blocks) {}
+  RecurrenceKernels(const LoweredGroup& group, const RecurrenceBlocks& blocks) : RecurrenceParts(group, blocks) {}
 
   ScheduledGroup run() {
+    if (one_.projected > 0) fold_projections();
     if (!blocks_.summed) gather_parameters();
     begin_states();
     if (!one_.products) products_ = tensor("products", DType::f32, products_shape());
@@ -42,13 +40,17 @@ class RecurrenceKernels : ProductKernels {
     if (one_.directions == 1) {
       if (!one_.products) multiply_input(0, 0);
       walk(0, one_.layers);
+      project_results();
       return std::move(result_);
     }
-    if (one_.layers > 1) between_ = tensor("between", one_.dtype, {one_.steps, one_.batch, width()});
+    if (one_.layers > 1) between_ = tensor("between", one_.dtype, {one_.steps, one_.batch, state_width()});
     for (int64_t layer = 0; layer < one_.layers; ++layer) {
       for (int64_t direction = 0; direction < one_.directions; ++direction) multiply_input(layer, direction);
       walk(layer, 1);
+      if (one_.projected > 0 && layer + 1 < one_.layers)
+        project_sequence(layer, {between_, contiguous_strides({one_.steps, one_.batch, state_width()})});
     }
+    project_results();
     return std::move(result_);
   }
 
@@ -66,222 +68,6 @@ class RecurrenceKernels : ProductKernels {
     ExprId is_highest = kNoExpr;  // does it make the sequence? kNoExpr: all do
     ExprId is_last = kNoExpr;     // of all times
   };
-
-  static std::vector<const ProductOperand*> operands_of(const Recurrence& one) {
-    std::vector<const ProductOperand*> operands = {one.products ? &one.products->lies : &one.input.lies,
-                                                   &one.first_hidden.lies};
-    if (one.first_cell) operands.push_back(&one.first_cell->lies);
-    for (const RecurrentCell& cell : one.cells) {
-      if (!one.products) operands.push_back(&cell.input_weight.lies);
-      operands.push_back(&cell.recurrent_weight.lies);
-      for (const auto* bias : {&cell.input_bias, &cell.recurrent_bias})
-        if (*bias) operands.push_back(&(*bias)->lies);
-    }
-    return operands;
-  }
-
-  int64_t width() const { return one_.directions * one_.hidden; }
-  // The gates of a unit lie side by side, as many as a power of two.
-  int64_t gate_places() const { return next_power_of_two(one_.gates()); }
-  Shape products_shape() const { return {one_.directions, one_.steps, one_.batch, one_.hidden, gate_places()}; }
-  bool has_biases() const { return one_.cells[0].recurrent_bias.has_value(); }
-  // Those of a loop's steps are read where they lie: the input's are among its products.
-  bool gathers_biases() const { return has_biases() && !one_.products; }
-  kernel::Precision precision() const {
-    return one_.dtype == DType::f32 && !one_.exact ? kernel::Precision::kTf32 : kernel::Precision::kFull;
-  }
-
-  // Of the products with the state before. cuDNN's LSTM is twice as exact as if it rounded them like those of the
-  // input.
-  kernel::Precision recurrent_precision() const {
-    return precision() == kernel::Precision::kTf32 && one_.kind == CellKind::kLstm ? kernel::Precision::kTf32x3
-                                                                                   : precision();
-  }
-  // Weights that stay on chip are taken apart once, into bfloat16 of which the sum has 16 or 24 digits.
-  bool splits(kernel::Precision precision) const {
-    return blocks_.persistent && precision == kernel::Precision::kTf32x3;
-  }
-
-  // What a product on tensor cores takes: they would cut digits where cuDNN rounds.
-  static ExprId factor(kernel::Builder& build, ExprId value, kernel::Precision precision) {
-    return precision == kernel::Precision::kTf32 ? build.op(ScalarOp::kRoundTf32, {value}) : value;
-  }
-
-  int tensor(const std::string& name, DType dtype, const Shape& shape) {
-    return -1 - scratch(name, dtype, shape, contiguous_strides(shape));
-  }
-
-  void finish(ScheduledDraft& draft) { ProductKernels::finish(draft, draft.schedule); }
-
-  static int operand(KernelDraft& draft, const StridedOperand& operand, const Shape& shape) {
-    return draft.buffer(operand.lies.name, operand.lies.dtype, shape, operand.strides, BufferRole::kInput,
-                        operand.lies.root, operand.lies.offset);
-  }
-
-  static ExprId whole(kernel::Builder& build, int64_t number) { return build.constant(DType::i32, number); }
-
-  static ExprId compared(kernel::Builder& build, ScalarOp op, const Index& index, int64_t number) {
-    return build.op(op, {build.index(index), whole(build, number)});
-  }
-
-  // 0 <= index < size, as far as the ranges do not say so.
-  static ExprId within(kernel::Builder& build, const Index& index, int64_t size) {
-    const kernel::Interval range = kernel::range_of(index, kernel::ranges_of(build.kernel()));
-    ExprId inside = kNoExpr;
-    if (range.low < 0) inside = compared(build, ScalarOp::kGreaterEqual, index, 0);
-    if (range.high >= size) inside = build.both(inside, compared(build, ScalarOp::kLess, index, size));
-    return inside;
-  }
-
-  static ExprId sum(kernel::Builder& build, ExprId a, ExprId b) {
-    return a == kNoExpr ? b : b == kNoExpr ? a : build.op(ScalarOp::kAdd, {a, b});
-  }
-
-  // --- Before the first step ---
-
-  void gather_parameters() {
-    std::vector<StridedOperand> recurrent, below, biases;
-    for (const RecurrentCell& cell : one_.cells) {
-      recurrent.push_back(cell.recurrent_weight);
-      if (one_.directions == 1 && &cell != &one_.cells[0]) below.push_back(cell.input_weight);
-      if (!gathers_biases()) continue;
-      for (const auto& bias : {cell.input_bias, cell.recurrent_bias})
-        biases.push_back({bias->lies, {bias->strides[0], one_.hidden * bias->strides[0]}});
-    }
-    recurrent_ = gathered("recurrent_weights", recurrent, one_.dtype, {one_.rows(), one_.hidden},
-                          recurrent_precision());
-    if (!below.empty()) below_ = gathered("input_weights", below, one_.dtype, {one_.rows(), one_.hidden}, precision());
-    if (gathers_biases())
-      biases_ = gathered("biases", biases, DType::f32, {one_.hidden, one_.gates()}, kernel::Precision::kFull);
-  }
-
-  // Tensors of one shape, one after the other, so that an index tells which.
-  int gathered(const std::string& name, const std::vector<StridedOperand>& operands, DType dtype, const Shape& shape,
-               kernel::Precision precision) {
-    const auto count = static_cast<int64_t>(operands.size());
-    Shape all = shape;
-    all.insert(all.begin(), count);
-    const bool apart = splits(precision);
-    const int result = tensor(name + (apart ? "_high" : ""), apart ? DType::bf16 : dtype, all);
-    const int low = apart ? tensor(name + "_low", DType::bf16, all) : 0;
-    const int middle = apart && blocks_.parts == 3 ? tensor(name + "_middle", DType::bf16, all) : 0;
-    if (apart) {
-      recurrent_low_ = low;
-      recurrent_middle_ = middle;
-    }
-    ScheduledDraft draft("gather_" + name + "_kernel", "The layers' parameters, one after the other.");
-    kernel::Builder& build = draft.build;
-    const Index which = draft.grid("cell", count);
-    std::vector<Index> places;
-    int64_t left = kCopiedTile;
-    const int64_t columns = std::min(next_power_of_two(shape.back()), int64_t{256});
-    for (size_t dim = 0; dim < shape.size(); ++dim) {
-      const bool inner = dim + 1 == shape.size();
-      const int64_t lanes = inner ? columns : std::min(next_power_of_two(shape[dim]), left / columns);
-      places.push_back(symbol_index(
-          draft.mapped(inner ? "column" : "row", shape[dim], {.mapping = Mapping::kGrid, .width = lanes})));
-    }
-    ExprId value = kNoExpr;
-    for (int64_t at = 0; at < count; ++at) {
-      const ExprId is_it = count == 1 ? kNoExpr : compared(build, ScalarOp::kEqual, which, at);
-      const ExprId loaded = draft.load(operand(draft, operands[at], shape), places, 0.0, is_it);
-      value = at == 0 ? loaded : build.op(ScalarOp::kSelect, {is_it, loaded, value});
-    }
-    places.insert(places.begin(), which);
-    const auto store = [&](const std::string& called, DType type, int to, ExprId stored) {
-      draft.store(draft.buffer(called, type, all, {}, BufferRole::kOutput, to), places, stored);
-    };
-    // Factors are rounded, or taken apart, here, so that no step does it again.
-    if (apart) {
-      // What is not finite is in the low part alone, so that it is multiplied with the state's high part only: products
-      // of an infinity with parts of either sign would cancel to NaN.
-      const Pieces parts = pieces_of(draft, name, value, blocks_.parts);
-      const ExprId is_zero = build.op(ScalarOp::kEqual, {parts.finite, build.constant(DType::bf16, 0.0)});
-      store(name + "_high", DType::bf16, result, parts.finite);
-      if (parts.middle != kNoExpr) store(name + "_middle", DType::bf16, middle, parts.middle);
-      store(name + "_low", DType::bf16, low, build.op(ScalarOp::kSelect, {is_zero, parts.high, parts.low}));
-    } else {
-      store(name, dtype, result, factor(build, build.cast(dtype, value), precision));
-    }
-    draft.schedule.warps = 4;
-    finish(draft);
-    return result;
-  }
-
-  Shape state_shape(int64_t cells) const { return {2, cells, one_.batch, one_.hidden}; }
-
-  // Two states of each cell: one is read while the other is written. A cell that has not begun finds its first in both.
-  void begin_states() {
-    const int64_t cells = one_.cell_count();
-    hidden_ = tensor("hidden", one_.dtype, state_shape(cells));
-    if (one_.has_cell_state()) cell_ = tensor("cell", DType::f32, state_shape(cells));
-    ScheduledDraft draft("begin_" + group_.kernel.name, "The states before the first step, twice.");
-    const Index which = draft.grid("which", 2), cell = draft.grid("cell", cells);
-    const Symbol sample = draft.mapped("sample", one_.batch, {});
-    const Symbol unit = draft.mapped(
-        "unit", one_.hidden,
-        {.mapping = Mapping::kGrid, .width = std::min(next_power_of_two(one_.hidden), kCopiedTile)});
-    const auto copy = [&](const std::string& name, const StridedOperand& from, int to, DType dtype) {
-      const std::vector<Index> place = {cell, symbol_index(sample), symbol_index(unit)};
-      const ExprId value = draft.load(operand(draft, from, {cells, one_.batch, one_.hidden}), place);
-      const int made = draft.buffer(name, dtype, state_shape(cells), {}, BufferRole::kOutput, to);
-      draft.store(made, {which, cell, symbol_index(sample), symbol_index(unit)}, draft.build.cast(dtype, value));
-    };
-    copy("hidden", one_.first_hidden, hidden_, one_.dtype);
-    if (one_.first_cell) copy("cell", *one_.first_cell, cell_, DType::f32);
-    finish(draft);
-  }
-
-  // --- What does not wait for the step before ---
-
-  // The products of a layer's input with its weights, for all times.
-  void multiply_input(int64_t layer, int64_t direction) {
-    const RecurrentCell& cell = one_.cells[layer * one_.directions + direction];
-    const int64_t rows = one_.steps * one_.batch, columns = one_.hidden * gate_places(),
-                  features = layer == 0 ? one_.features : width();
-    ScheduledDraft draft("multiply_input_" + group_.kernel.name, "A layer's input times its weights, for all times.");
-    kernel::Builder& build = draft.build;
-    const auto block = [](int64_t extent, int64_t most) {
-      return std::clamp<int64_t>(next_power_of_two(extent), kLeastBlock, most);
-    };
-    const Symbol row = draft.mapped("row", rows, {.mapping = Mapping::kGrid, .width = block(rows, 64)}),
-                 column = draft.mapped("column", columns,
-                                       {.mapping = Mapping::kGrid, .width = block(columns, one_.exact ? 64 : 128)}),
-                 feature = draft.mapped("feature", features,
-                                        {.mapping = Mapping::kLoop, .width = block(features, 32), .stages = 3});
-    std::vector<Index> place;
-    StridedOperand input = one_.input;
-    if (layer > 0) {
-      input.lies.name = "between";
-      input.lies.root = between_;
-      input.lies.offset = 0;
-      input.strides = contiguous_strides({one_.steps, one_.batch, features});
-    }
-    Shape shape = {one_.steps, one_.batch, features};
-    if (input.strides[0] == one_.batch * input.strides[1]) {
-      shape = {rows, features};
-      input.strides.erase(input.strides.begin());
-      place = {symbol_index(row)};
-    } else {
-      const Digits at(draft, symbol_index(row), {one_.steps, one_.batch});
-      place = {at[0], at[1]};
-    }
-    place.push_back(symbol_index(feature));
-    const ExprId left = draft.load(operand(draft, input, shape), place);
-    const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(build.kernel());
-    const Index gate = kernel::modulo(symbol_index(column), gate_places(), ranges),
-                unit = kernel::floor_divide(symbol_index(column), gate_places(), ranges);
-    const ExprId right = draft.load(operand(draft, cell.input_weight, {one_.rows(), features}),
-                                    {gate * Index(one_.hidden) + unit, symbol_index(feature)}, 0.0,
-                                    within(build, gate, one_.gates()));
-    const int made = draft.buffer("products", DType::f32, {rows, columns}, {}, BufferRole::kOutput, products_,
-                                  direction * rows * columns);
-    draft.store(made, {symbol_index(row), symbol_index(column)},
-                build.dot(factor(build, left, precision()), factor(build, right, precision()), {feature}, precision()));
-    draft.schedule.order = {.grouped = "row", .along = "column", .count = 8};
-    draft.schedule.warps = 4;
-    finish(draft);
-  }
 
   // --- The waves ---
 
@@ -371,6 +157,8 @@ class RecurrenceKernels : ProductKernels {
     int weights_middle = -1, weights_low = -1;   // what the first lack, where they are taken apart
     ExprId previous = kNoExpr, below = kNoExpr;  // hidden states: its own, and the layer below's
     ExprId is_above = kNoExpr;                   // is there a layer below?
+    int first_gates = -1;                        // where it projects
+    ExprId is_first = kNoExpr;
   };
 
   Parts parts_of(Wave& wave, int hidden) const {
@@ -390,6 +178,11 @@ class RecurrenceKernels : ProductKernels {
     if (apart) parts.weights_low = recurrent("weights_low", DType::bf16, recurrent_low_);
     parts.products = products_buffer(wave);
     if (has_biases()) parts.biases = biases_buffer(wave);
+    if (one_.projected > 0) {
+      parts.first_gates = parameters(wave, "first_gates", DType::f32, first_gates_, 1,
+                                     {one_.batch, one_.hidden, gate_places()});
+      parts.is_first = compared(build, ScalarOp::kEqual, wave.turn, 0);
+    }
     if (wave.has_input == kNoExpr) return parts;
     parts.is_above = compared(build, ScalarOp::kGreater, wave.cell, 0);
     parts.below = wave.draft.load(hidden, {wave.before, wave.cell - Index(1), sample, source}, 0.0, parts.is_above);
@@ -467,7 +260,11 @@ class RecurrenceKernels : ProductKernels {
   }
 
   ExprId from_hidden(Wave& wave, const Parts& parts, const Index& gate) const {
-    return sum(wave.draft.build, recurrent_dot(wave, parts, gate), bias(wave, parts, gate, 1));
+    const ExprId own = sum(wave.draft.build, recurrent_dot(wave, parts, gate), bias(wave, parts, gate, 1));
+    if (parts.first_gates < 0) return own;
+    const ExprId first = wave.draft.load(
+        parts.first_gates, {wave.cell, symbol_index(wave.sample), symbol_index(wave.unit), gate}, 0.0, parts.is_first);
+    return sum(wave.draft.build, own, first);
   }
 
   // One gate of what `make` makes of a gate. Where all gates are one product it is picked from that.
@@ -522,7 +319,10 @@ class RecurrenceKernels : ProductKernels {
     }
     const ExprId made = after.hidden;
     store_state(wave, "new_hidden", one_.dtype, hidden_, made);
-    store_last(wave, one_.last_hidden, "last_hidden", made);
+    StridedResult last = one_.last_hidden;
+    if (one_.projected > 0 && last.value != kNoValue)
+      last = {last_, contiguous_strides({one_.cell_count(), one_.batch, one_.hidden})};
+    store_last(wave, last, "last_hidden", made);
     store_sequence(wave, makes_sequence, made);
   }
 
@@ -542,8 +342,9 @@ class RecurrenceKernels : ProductKernels {
 
   void store_sequence(Wave& wave, bool is_result, ExprId value) const {
     StridedResult to = one_.sequence;
-    if (!is_result) to = {between_, contiguous_strides({one_.steps, one_.batch, width()})};
     if (is_result && to.value == kNoValue) return;
+    if (one_.projected > 0 || !is_result)
+      to = {one_.projected > 0 ? made_ : between_, contiguous_strides({one_.steps, one_.batch, width()})};
     store_steps(wave, is_result ? "sequence" : "between", to, value);
   }
 
@@ -555,11 +356,6 @@ class RecurrenceKernels : ProductKernels {
                      wave.draft.build.cast(one_.dtype, value), wave.draft.build.both(wave.active, wave.is_highest));
   }
 
-  const Recurrence& one_;
-  const RecurrenceBlocks& blocks_;
-  // Tensors of our own, as buffers are told of them.
-  int recurrent_ = 0, recurrent_low_ = 0, recurrent_middle_ = 0, below_ = 0, biases_ = 0, hidden_ = 0, cell_ = 0,
-      products_ = 0, between_ = 0, arrived_ = 0;
   int64_t first_ = 0, cells_ = 1;  // of the kernel under construction
 };
 

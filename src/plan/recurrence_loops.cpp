@@ -37,7 +37,7 @@ class RecurrenceLoopKernels : ProductKernels {
   }
 
  private:
-  int64_t width() const { return one_.directions * one_.hidden; }
+  int64_t width() const { return one_.directions * one_.state_size(); }
   // Between layers values lie as the products do.
   Shape between_strides() const {
     const Shape strides = contiguous_strides({products_shape()[0], products_shape()[1], width()});
@@ -127,31 +127,34 @@ class RecurrenceLoopKernels : ProductKernels {
     Walk(const std::string& name, const std::string& doc) : draft(name, doc) {}
     ScheduledDraft draft;
     Symbol sample = -1, step = -1, unit = -1, source = -1;
-    Index time;  // the place in the sequence
+    Symbol number = -1;  // of the hidden state: the unit, where nothing projects
+    Index time;          // the place in the sequence
   };
 
   void walk(int64_t layer, int64_t direction) {
     Walk walk(group_.kernel.name, group_.kernel.doc);
     ScheduledDraft& draft = walk.draft;
     kernel::Builder& build = draft.build;
-    const lower::AxisSchedule whole{.mapping = Mapping::kTile, .width = in_vectors(one_.hidden)};
+    const auto whole = [&](int64_t extent) {
+      return lower::AxisSchedule{.mapping = Mapping::kTile, .width = in_vectors(extent)};
+    };
     walk.sample = draft.mapped("sample", one_.batch, {.mapping = Mapping::kGrid, .width = blocks_.samples});
     walk.step = draft.mapped("step", one_.steps, {.mapping = Mapping::kLoop, .width = 1}, true);
-    walk.unit = draft.mapped("unit", one_.hidden, whole);
-    walk.source = draft.mapped("source", one_.hidden, whole);
+    walk.unit = draft.mapped("unit", one_.hidden, whole(one_.hidden));
+    walk.number = one_.projected > 0 ? draft.mapped("projected", one_.projected, whole(one_.projected)) : walk.unit;
+    walk.source = draft.mapped("source", one_.state_size(), whole(one_.state_size()));
     walk.time = direction == 0 ? symbol_index(walk.step) : Index(one_.steps - 1) - symbol_index(walk.step);
-    const std::vector<Symbol> of_state = {walk.sample, walk.unit};
     const int64_t place = layer * one_.directions + direction;
-    const int hidden = build.state("hidden", DType::f32, of_state, walk.step,
-                                   first(walk, "first_hidden", one_.first_hidden, place));
-    const int cell_state = one_.first_cell ? build.state("cell", DType::f32, of_state, walk.step,
-                                                         first(walk, "first_cell", *one_.first_cell, place))
+    const int hidden = build.state("hidden", DType::f32, {walk.sample, walk.number}, walk.step,
+                                   first(walk, "first_hidden", one_.first_hidden, place, walk.number));
+    const int cell_state = one_.first_cell ? build.state("cell", DType::f32, {walk.sample, walk.unit}, walk.step,
+                                                         first(walk, "first_cell", *one_.first_cell, place, walk.unit))
                                            : -1;
     const Index sample = symbol_index(walk.sample), unit = symbol_index(walk.unit);
     const ExprId previous = build.previous(hidden, {sample, symbol_index(walk.source)});
     const RecurrentCell& own = cell(layer, direction);
     const int products = products_buffer(walk),
-              weights = operand(draft, "weights", own.recurrent_weight, {one_.rows(), one_.hidden}),
+              weights = operand(draft, "weights", own.recurrent_weight, {one_.rows(), one_.state_size()}),
               biases = own.recurrent_bias ? operand(draft, "biases", *own.recurrent_bias, {one_.rows()}) : -1;
     const auto row = [&](int64_t gate) { return Index(gate * one_.hidden) + unit; };
     const auto of_input = [&](int64_t gate) { return draft.load(products, of_products(walk.time, sample, row(gate))); };
@@ -160,28 +163,40 @@ class RecurrenceLoopKernels : ProductKernels {
                                        {walk.source});
       return biases < 0 ? product : build.op(ScalarOp::kAdd, {product, draft.load(biases, {row(gate)})});
     };
-    const CellStates after = states_after(
+    CellStates after = states_after(
         build, one_.kind,
         {.of_input = of_input,
          .of_hidden = of_hidden,
          .gate = [&](int64_t gate) { return build.op(ScalarOp::kAdd, {of_input(gate), of_hidden(gate)}); },
          .hidden = [&] { return build.previous(hidden, {sample, unit}); },
          .cell = [&] { return build.previous(cell_state, {sample, unit}); }});
+    if (own.projection) after.hidden = projected(walk, *own.projection, after.hidden);
     build.set_next(hidden, after.hidden);
     if (cell_state >= 0) build.set_next(cell_state, after.cell);
     const ExprId is_last = build.op(ScalarOp::kEqual,
                                     {build.index(symbol_index(walk.step)), build.constant(DType::i32, one_.steps - 1)});
-    store_last(walk, one_.last_hidden, "last_hidden", place, after.hidden, is_last);
-    if (cell_state >= 0) store_last(walk, one_.last_cell, "last_cell", place, after.cell, is_last);
+    store_last(walk, one_.last_hidden, "last_hidden", place, after.hidden, is_last, walk.number);
+    if (cell_state >= 0) store_last(walk, one_.last_cell, "last_cell", place, after.cell, is_last, walk.unit);
     if (one_.cell_sequence.value != kNoValue) store_steps(walk, "cells", one_.cell_sequence, direction, after.cell);
     store_sequence(walk, layer, direction, after.hidden);
     draft.schedule.narrow_products = true;
     finish(draft);
   }
 
-  ExprId first(Walk& walk, const std::string& name, const StridedOperand& from, int64_t place) const {
-    const int buffer = operand(walk.draft, name, from, {one_.cell_count(), one_.batch, one_.hidden});
-    return walk.draft.load(buffer, {Index(place), symbol_index(walk.sample), symbol_index(walk.unit)});
+  int64_t size_of_state(const Walk& walk, Symbol number) const {
+    return number == walk.unit ? one_.hidden : one_.projected;
+  }
+
+  // The hidden state that a projection makes of what the units made.
+  ExprId projected(Walk& walk, const StridedOperand& weights, ExprId made) const {
+    const int buffer = operand(walk.draft, "projection", weights, {one_.projected, one_.hidden});
+    const ExprId weight = walk.draft.load(buffer, {symbol_index(walk.number), symbol_index(walk.unit)});
+    return walk.draft.build.dot(made, weight, {walk.unit});
+  }
+
+  ExprId first(Walk& walk, const std::string& name, const StridedOperand& from, int64_t place, Symbol number) const {
+    const int buffer = operand(walk.draft, name, from, {one_.cell_count(), one_.batch, size_of_state(walk, number)});
+    return walk.draft.load(buffer, {Index(place), symbol_index(walk.sample), symbol_index(number)});
   }
 
   int products_buffer(Walk& walk) const {
@@ -196,11 +211,11 @@ class RecurrenceLoopKernels : ProductKernels {
   }
 
   void store_last(Walk& walk, const StridedResult& result, const std::string& name, int64_t place, ExprId value,
-                  ExprId is_last) const {
+                  ExprId is_last, Symbol number) const {
     if (result.value == kNoValue) return;
-    const int made = walk.draft.buffer(name, one_.dtype, {one_.cell_count(), one_.batch, one_.hidden}, result.strides,
-                                       BufferRole::kOutput, result.value);
-    walk.draft.store(made, {Index(place), symbol_index(walk.sample), symbol_index(walk.unit)}, value, is_last);
+    const int made = walk.draft.buffer(name, one_.dtype, {one_.cell_count(), one_.batch, size_of_state(walk, number)},
+                                       result.strides, BufferRole::kOutput, result.value);
+    walk.draft.store(made, {Index(place), symbol_index(walk.sample), symbol_index(number)}, value, is_last);
   }
 
   void store_sequence(Walk& walk, int64_t layer, int64_t direction, ExprId value) const {
@@ -216,7 +231,8 @@ class RecurrenceLoopKernels : ProductKernels {
     const int made = walk.draft.buffer(name, one_.dtype, {one_.steps, one_.batch, width()}, to.strides,
                                        BufferRole::kOutput, to.value);
     walk.draft.store(
-        made, {walk.time, symbol_index(walk.sample), Index(direction * one_.hidden) + symbol_index(walk.unit)}, value);
+        made, {walk.time, symbol_index(walk.sample), Index(direction * one_.state_size()) + symbol_index(walk.number)},
+        value);
   }
 
   static constexpr int64_t kDepth = 256;  // of a step of the input's products

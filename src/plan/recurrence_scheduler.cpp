@@ -13,6 +13,7 @@
 // indexes by layer.
 #include <algorithm>
 
+#include "plan/linear_steps.hpp"
 #include "plan/recurrence_kernels.hpp"
 #include "support/error.hpp"
 
@@ -102,10 +103,18 @@ int64_t least_units(const Recurrence& one, bool joined) {
   return joined && one.gates() > 1 ? kLeastBlock / next_power_of_two(one.gates()) : kLeastBlock;
 }
 
+// Of linear recurrences of elements, of which a thread has one: blocks on all multiprocessors, and loads in flight.
+Parameters linear_defaults(const Recurrence& one, const DeviceDescription& device) {
+  int64_t lanes = 128;
+  while (lanes > 32 && ceil_divide(one.hidden, lanes) < 2 * device.units) lanes /= 2;
+  return {{"block_n", lanes}, {"stages", 8}, {"num_warps", lanes / 32}};
+}
+
 // Few units to a block, so that many multiprocessors load weights, but no more blocks than there are of those: a launch
 // is as long as its longest block. All of a sum's loads are in flight at once, where they fit.
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   const Recurrence& one = *group.recurrence;
+  if (one.linear) return linear_defaults(one, device);
   const int64_t products = product_count(one);
   const int64_t batch = std::clamp<int64_t>(next_power_of_two(one.batch), kLeastBlock, 64);
   const int64_t units_of_rows = kRowsOfWarpgroup / next_power_of_two(one.gates());
@@ -134,6 +143,14 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
 
 std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescription& device) {
   std::vector<ParameterRange> ranges = takes().ranges();
+  if (group.recurrence->linear) {
+    std::erase_if(ranges, [](const ParameterRange& range) {
+      return range.name != "block_n" && range.name != "stages" && range.name != "num_warps";
+    });
+    for (ParameterRange& range : ranges)
+      if (range.name == "block_n") range.values = {32, 64, 128};
+    return ranges;
+  }
   if (summed_defaults(*group.recurrence, device)) {
     for (ParameterRange& range : ranges)
       if (range.name == "block_m" || range.name == "block_n") range.values = {1, 2, 4, 8, 16, 32};
@@ -151,6 +168,11 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
   const ParameterTable& table = takes();
   const auto read = [&](std::string_view name) { return table.read(parameters, name); };
   const Recurrence& one = *group.recurrence;
+  if (one.linear)
+    return linear_step_kernel(group, {.lanes = read("block_n"),
+                                      .prefetch = read("stages"),
+                                      .warps = static_cast<int>(read("num_warps")),
+                                      .flat = true});
   const bool summed = read("persistent") == 1 && can_be_summed(one, read("block_m"), read("block_n"), device);
   if (!summed && read("block_m") < kLeastBlock)
     throw Error(ErrorKind::kUser,

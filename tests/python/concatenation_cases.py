@@ -46,6 +46,10 @@ def _columns(x: Tensor, w: Tensor) -> Tensor:
     return torch.cat([F.gelu(x @ w), torch.sin(x)], -1)
 
 
+def _views(x: Tensor, w: Tensor) -> Tensor:
+    return torch.cat([F.gelu(x @ w).unsqueeze(1), torch.sin(x).unsqueeze(1)], 1)
+
+
 def _channels_last(x: Tensor, v: Tensor, w: Tensor) -> Tensor:
     return _fire(x.contiguous(memory_format=torch.channels_last), v, w)
 
@@ -61,6 +65,7 @@ CASES = (
     Concatenated("an input beside one", _beside_input, ((2, 8, 6, 6), (16, 8, 3, 3)), ((0, 1),), 2, 1),
     Concatenated("along rows", _rows, ((12, 16), (16, 16)), ((1, 2),), 3),
     Concatenated("along columns", _columns, ((12, 16), (16, 20)), ((0, 1),), 3),
+    Concatenated("of views", _views, ((12, 16), (16, 16)), ((0, 1),), 3),
     # 17 columns of the first are no multiple of 16 bytes.
     Concatenated("unaligned", _columns, ((12, 16), (16, 17)), ((0, 1),), 3, 1),
     Concatenated("channels last", _channels_last, FIRE, ((1, 2), (3, 4)), 5),

@@ -35,7 +35,8 @@ class Case:
         if self.begins:
             cells = self.layers * (2 if self.options.get("bidirectional") else 1)
             for _ in range(2 if self.kind == "LSTM" else 1):
-                arguments.append(torch.randn(cells, self.batch, self.options.get("proj_size") or self.hidden))
+                projected = self.options.get("proj_size") if len(arguments) == 1 else None
+                arguments.append(torch.randn(cells, self.batch, projected or self.hidden))
         return module, [one.to(self.dtype) for one in arguments]
 
 
@@ -81,6 +82,15 @@ CASES = [
     Case("relu", "RNN", 5, 20, 2, options={"nonlinearity": "relu"}),
     Case("relu_both_ways", "RNN", 5, 20, options=BOTH_WAYS | {"nonlinearity": "relu"}),
     Case("of_one_unit", "LSTM", 1, 1, 2),
+    Case("projected", "LSTM", 5, 20, options={"proj_size": 7}),
+    Case("projected_stacked", "LSTM", 5, 20, 3, options={"proj_size": 7, "batch_first": True}),
+    Case("projected_both_ways", "LSTM", 5, 20, 2, options=BOTH_WAYS | {"proj_size": 7, "batch_first": True}),
+    Case("projected_from_zeros", "LSTM", 6, 33, 2, batch=1, begins=False, options={"proj_size": 16, "bias": False}),
+    Case("projected_to_one", "LSTM", 6, 16, 2, batch=2, steps=1, options=BOTH_WAYS | {"proj_size": 1}),
+    Case("projected_in_a_large_batch", "LSTM", 8, 16, batch=70, steps=5, options={"proj_size": 3}),
+    Case("projected_of_which_the_sequence_is_read", "LSTM", 5, 20, 2, reads="sequence", options={"proj_size": 7}),
+    Case("projected_of_which_the_states_are_read", "LSTM", 5, 20, 2, reads="states", options={"proj_size": 7}),
+    Case("projected_of_which_one_state_is_read", "LSTM", 5, 20, reads="hidden", options=BOTH_WAYS | {"proj_size": 7}),
     Case("of_many_layers", "GRU", 3, 16, 7, steps=5),
     Case("dropout_in_evaluation", "LSTM", 5, 20, 2, options={"dropout": 0.5}),
 ]
@@ -145,6 +155,7 @@ def interpreted(request: dict[str, Any]) -> str:
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error")
         actual = ours(*arguments)
+        warnings.simplefilter("ignore")  # PyTorch's own, of projections on a CPU
         eager = layer(*arguments)
         exact = layer.double()(*(one.double() for one in arguments))
     for mine, theirs, right in zip(*map(_as_tuple, (actual, eager, exact)), strict=True):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from case_checks import compile_for_gpu, interpreter_of, machine_code
 from interpreter_process import InterpreterProcess
-from recurrence_cases import CASES, Case, Layer
+from recurrence_cases import BOTH_WAYS, CASES, Case, Layer
 
 from kernelwright import compile_only, library
 from kernelwright.capture import export
@@ -68,6 +68,8 @@ LARGE = {
     "of_a_large_batch": Case("", "LSTM", 256, 256, 2, batch=128, steps=128),
     "halves": Case("", "LSTM", 128, 256, 2, batch=16, steps=256, dtype=torch.float16),
     "of_odd_sizes": Case("", "GRU", 100, 300, 2, batch=20, steps=100),
+    "projected": Case("", "LSTM", 128, 256, 2, batch=10, steps=512, options={"proj_size": 64}),
+    "projected_both_ways": Case("", "LSTM", 128, 256, batch=10, steps=512, options=BOTH_WAYS | {"proj_size": 64}),
     "of_many_units": Case("", "LSTM", 128, 1024, 2, batch=10, steps=100),
     "of_many_units_both_ways": Case("", "GRU", 128, 1024, 2, batch=10, steps=100, options={"bidirectional": True}),
 }
@@ -145,7 +147,9 @@ def test_a_sequence_called_step_is_not_the_counter() -> None:
 
 
 LIBRARYS = {
-    "projection": Case("", "LSTM", 64, 128, 2, steps=100, begins=False, options={"proj_size": 32}),
+    "projection_of_halves": Case(
+        "", "LSTM", 64, 128, 2, steps=100, begins=False, dtype=torch.float16, options={"proj_size": 32}
+    ),
     "dropout": Case("", "LSTM", 64, 128, 2, steps=100, options={"dropout": 0.5}),
     "double": Case("", "LSTM", 64, 128, 2, steps=100, dtype=torch.float64),
     "too_much_memory": Case("", "RNN", 8, 2048, batch=512, steps=512),

@@ -58,12 +58,15 @@ PLANNED = {
     "gru": Case("", "GRU", 64, 128, batch=8, steps=32, options={"batch_first": True}),
     "lstm_both_ways": Case("", "LSTM", 64, 96, 2, batch=5, steps=20, options=BOTH_WAYS),
     "rnn": Case("", "RNN", 64, 128, batch=16, steps=16),
+    "projected": Case("", "LSTM", 64, 128, 2, batch=9, steps=20, begins=False, options={"proj_size": 33}),
 }
 LIBRARYS = {
     "halves": Case("", "GRU", 64, 128, batch=8, steps=32, dtype=torch.bfloat16),
     "double": Case("", "LSTM", 64, 128, batch=8, steps=32, dtype=torch.float64),
     "many_units": Case("", "RNN", 64, 1040, batch=8, steps=4),
-    "projection": Case("", "LSTM", 64, 128, steps=10, begins=False, options={"proj_size": 32}),
+    "projection_of_halves": Case(
+        "", "LSTM", 64, 128, steps=10, begins=False, dtype=torch.bfloat16, options={"proj_size": 32}
+    ),
 }
 
 
@@ -81,8 +84,9 @@ def test_what_is_not_taken_stays_the_librarys(name: str) -> None:
     assert library.compile_graph(graph_of(LIBRARYS[name])[2], "cpu")["library_ops"] != []
 
 
-def test_infinities_and_nan_are_pytorchs(tmp_path: Path) -> None:
-    module, arguments, graph = graph_of(PLANNED["gru"])
+@pytest.mark.parametrize("name", ["gru", "projected"])
+def test_infinities_and_nan_are_pytorchs(name: str, tmp_path: Path) -> None:
+    module, arguments, graph = graph_of(PLANNED[name])
     arguments[0][1, 3, 5], arguments[0][2, 7, 1] = float("nan"), float("inf")
     ours = load(library.compile_graph(graph, "cpu")["source"], tmp_path, "recurrence_for_test").ModelNew(module)
     with torch.no_grad():

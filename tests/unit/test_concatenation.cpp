@@ -146,4 +146,25 @@ TEST(Concatenation, OnesThatGrowLieInTheLargest) {
   EXPECT_EQ(program.find("copy", program.find("copy") + 1), std::string::npos);
 }
 
+// As torch.stack is written: views of what is computed. Views in front of a concatenation become one behind it.
+TEST(Concatenation, PartsThatAreViewsAreStoredInTheirPlaces) {
+  std::string text = R"(
+  input %x : f32[4, 128, 64] user args.0
+)",
+              parts;
+  for (const std::string at : {"0", "1", "2", "3"}) {
+    text += "  %x" + at + " = aten.select.int(self=%x, dim=0, index=" + at + ") : f32[128, 64] offset " +
+            std::to_string(std::stoi(at) * 128 * 64) + "\n  %a" + at + " = aten.softmax.int(self=%x" + at +
+            ", dim=-1) : f32[128, 64]\n  %v" + at + " = aten.unsqueeze.default(self=%a" + at +
+            ", dim=1) : f32[128, 1, 64]\n";
+    parts += (parts.empty() ? "%v" : ", %v") + at;
+  }
+  const Planned planned(text + "  %all = aten.cat.default(tensors=(" + parts +
+                        "), dim=1) : f32[128, 4, 64]\nreturn %all");
+  EXPECT_EQ(planned.stored_in_place(), 1);
+  const auto places = planned.places();
+  ASSERT_EQ(places.size(), 4u);
+  EXPECT_EQ(places.at("a3").offset, 3 * 64);
+}
+
 }  // namespace kw

@@ -19,7 +19,9 @@ struct Layers {
   std::string op = "lstm";
   int gates = 4, layers = 2, directions = 1;
   std::string type = "f32";
-  int64_t steps = 5, batch = 3, features = 8, hidden = 20;
+  int64_t steps = 5, batch = 3, features = 8, hidden = 20, projected = 0;
+
+  int64_t state_size() const { return projected > 0 ? projected : hidden; }
 
   bool has_cell() const { return op == "lstm"; }
 };
@@ -32,9 +34,11 @@ std::string tensor(const Layers& layers, std::initializer_list<int64_t> sizes) {
 
 Graph graph_of(const Layers& one) {
   const int64_t rows = one.gates * one.hidden, cells = one.layers * one.directions;
-  const std::string states = tensor(one, {cells, one.batch, one.hidden});
+  const std::string states = tensor(one, {cells, one.batch, one.state_size()}),
+                    cell_states = tensor(one, {cells, one.batch, one.hidden});
   std::string text = "graph G on cuda {\n  input %x : " + tensor(one, {one.steps, one.batch, one.features}) +
-                     " user args.0\n  input %h : " + states + " user args.1\n  input %c : " + states + " user args.2\n",
+                     " user args.0\n  input %h : " + states + " user args.1\n  input %c : " + cell_states +
+                     " user args.2\n",
               parameters;
   int number = 0;
   const auto parameter = [&](const std::string& type) {
@@ -43,18 +47,19 @@ Graph graph_of(const Layers& one) {
     parameters += (parameters.empty() ? "%" : ", %") + name;
   };
   for (int64_t cell = 0; cell < cells; ++cell) {
-    parameter(tensor(one, {rows, cell < one.directions ? one.features : one.directions * one.hidden}));
-    parameter(tensor(one, {rows, one.hidden}));
+    parameter(tensor(one, {rows, cell < one.directions ? one.features : one.directions * one.state_size()}));
+    parameter(tensor(one, {rows, one.state_size()}));
     parameter(tensor(one, {rows}));
     parameter(tensor(one, {rows}));
+    if (one.projected > 0) parameter(tensor(one, {one.projected, one.hidden}));
   }
   const std::string both = one.directions == 2 ? "true" : "false",
-                    result = tensor(one, {one.steps, one.batch, one.directions * one.hidden});
+                    result = tensor(one, {one.steps, one.batch, one.directions * one.state_size()});
   return parse_graph(text + (one.has_cell() ? "  %y, %hn, %cn" : "  %y, %hn") + " = aten." + one.op +
                      ".input(input=%x, hx=" + (one.has_cell() ? "(%h, %c)" : "%h") + ", params=(" + parameters +
                      "), has_biases=true, num_layers=" + std::to_string(one.layers) +
                      ", dropout=0.0, train=false, bidirectional=" + both + ", batch_first=false) : " + result + ", " +
-                     states + (one.has_cell() ? ", " + states : "") + "\n  return %y, %hn\n}");
+                     states + (one.has_cell() ? ", " + cell_states : "") + "\n  return %y, %hn\n}");
 }
 
 Program program_of(const Graph& graph, int64_t persistent, int64_t gates) {
@@ -162,10 +167,13 @@ INSTANTIATE_TEST_SUITE_P(Layers, Persistent,
                                          std::pair{Layers{.op = "gru", .gates = 3, .layers = 1, .steps = 1}, 2},
                                          std::pair{Layers{.op = "gru", .gates = 3, .directions = 2, .batch = 20}, 2},
                                          std::pair{Layers{.op = "rnn_tanh", .gates = 1, .layers = 3}, 1},
-                                         std::pair{Layers{.type = "f16"}, 2}),
+                                         std::pair{Layers{.type = "f16"}, 2},
+                                         std::pair{Layers{.layers = 3, .projected = 7}, 2},
+                                         std::pair{Layers{.directions = 2, .hidden = 24, .projected = 5}, 1}),
                          [](const auto& info) {
                            const Layers& one = info.param.first;
-                           return one.op + (one.directions > 1 ? "_both_ways_" : "_") + one.type + "_" +
+                           return one.op + (one.projected > 0 ? "_projected" : "") +
+                                  (one.directions > 1 ? "_both_ways_" : "_") + one.type + "_" +
                                   std::to_string(one.layers) + "_" + std::to_string(info.param.second);
                          });
 

@@ -73,9 +73,9 @@ TEST(Recurrences, AreTakenButForWhatOnlyTheLibraryHas) {
   Layer drops = stacked(2);
   drops.options.replace(drops.options.find("dropout=0.0"), 11, "dropout=0.5");
   EXPECT_EQ(why_not(drops), "it drops out between layers");
-  Layer projects = stacked(2);
-  projects.layers = 3;  // as many parameters as three layers have
-  EXPECT_EQ(why_not(projects), "it projects its hidden state");
+  Layer lacks = stacked(2);
+  lacks.layers = 3;  // as many parameters as three layers have
+  EXPECT_EQ(why_not(lacks), "its parameters are not those of PyTorch's modules");
 }
 
 struct Made {

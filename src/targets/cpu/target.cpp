@@ -34,6 +34,7 @@ constexpr LibraryRates kLibraryRates{.products = 0.9,
                                      .lstm = {9e-6, 1e-9},
                                      .gru = {40e-6, 15e-9},
                                      .rnn = {16e-6, 5e-9},
+                                     .projected = {40e-6, 15e-9},  // not oneDNN's
                                      .recurrences = 0.9,
                                      .is_launched = false,
                                      .bf16 = 4.0,
