@@ -36,7 +36,7 @@ const ParameterTable& block_sizes() {
 }
 
 bool is_contraction(const LoweredGroup& group) {
-  return group.product && !group.attention && !group.convolution && group.product->left.dtype == DType::f32 &&
+  return group.product && !group.attention && !group.linear_attention && !group.convolution && group.product->left.dtype == DType::f32 &&
          (!folds(group.kernel) || can_have_whole_rows(group));
 }
 

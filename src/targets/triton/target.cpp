@@ -23,6 +23,7 @@
 #include "lower/sort_ways.hpp"
 #include "lower/tile_folds.hpp"
 #include "plan/concatenation.hpp"
+#include "plan/join_linear_attention.hpp"
 #include "plan/join_products.hpp"
 #include "support/error.hpp"
 #include "support/json_fields.hpp"
@@ -166,12 +167,14 @@ class TritonTarget : public Target {
                                                        triton::kBagScheduler,       triton::kSlidingScheduler,
                                                        triton::kReductionScheduler, triton::kNormalisationScheduler,
                                                        plan::kContractionScheduler, plan::kAttentionScheduler,
-                                                       plan::kConvolutionScheduler, plan::kRecurrenceScheduler};
+                                                       plan::kLinearAttentionScheduler, plan::kConvolutionScheduler,
+                                                       plan::kRecurrenceScheduler};
     return table;
   }
 
   void join_groups(const Graph& graph, Schedule& schedule, const DeviceDescription& device) const override {
     if (device.half_flops <= 0) return;
+    schedule = join_linear_attention(graph, std::move(schedule), device);
     Schedule joined = join_products(graph, schedule, device);
     schedule = with_concatenations_in_place(graph, schedule, std::move(joined), device);
   }
