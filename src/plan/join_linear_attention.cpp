@@ -24,8 +24,7 @@ class LinearAttentionJoiner {
   Schedule run() {
     const plan::Scheduler* scheduler = plan::find_scheduler(plan::kLinearAttentionScheduler.name, device_);
     for (size_t values = 0; scheduler && values < schedule_.groups.size(); ++values)
-      for (size_t summary = 0; summary < values; ++summary)
-        if (is_product(summary) && is_product(values) && join(*scheduler, summary, values)) break;
+      if (is_product(values)) join(*scheduler, values);
     std::erase_if(schedule_.groups, [](const GroupSchedule& group) { return group.nodes.empty(); });
     return std::move(schedule_);
   }
@@ -68,10 +67,16 @@ class LinearAttentionJoiner {
     return product && product->columns == 1;
   }
 
-  bool join(const plan::Scheduler& scheduler, size_t summary, size_t values) {
-    const std::vector<NodeId> products = {schedule_.groups[summary].nodes[0], schedule_.groups[values].nodes[0]};
+  void join(const plan::Scheduler& scheduler, size_t values) {
+    const NodeId node = schedule_.groups[values].nodes[0];
+    const ValueId right = plan::factors_of(facts_.graph.nodes[node]).right;
+    const NodeId maker = facts_.graph.values[facts_.roots[right]].producer;
+    const auto made = maker == kNoNode ? std::nullopt : group_of(maker);
+    if (!made || !is_product(*made)) return;
+    const size_t summary = *made;
+    const std::vector<NodeId> products = {maker, node};
     const auto found = plan::summary_among(facts_, products);
-    if (found.values != products[1]) return false;
+    if (found.values != node) return;
     const ValueId result = facts_.graph.nodes[found.values].results[0];
     std::set<size_t> readers;
     for (NodeId reader : facts_.readers[result])
@@ -82,9 +87,8 @@ class LinearAttentionJoiner {
     for (std::set<size_t> groups : tried) {
       std::set<size_t> all = groups;
       for (size_t group : groups) add_makers(group, all);
-      if (replace(scheduler, all) || replace(scheduler, groups)) return true;
+      if (replace(scheduler, all) || replace(scheduler, groups)) return;
     }
-    return false;
   }
 
   // In the place of the last of them, which alone stores what others read.

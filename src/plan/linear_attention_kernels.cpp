@@ -17,6 +17,9 @@ using lower::KernelSchedule;
 using lower::Mapping;
 
 constexpr int64_t kLeastTile = 16;  // of a dot
+// Elements of a summary that are multiplied at a time: of 128 by 128, three numbers for each are more than registers
+// hold (116 bytes spilled, compiled for sm_90).
+constexpr int64_t kOfSummary = 4096;
 
 // Keys and values are read once, by blocks that sum up parts of them; a small kernel adds the parts; queries are read
 // once, by blocks that have all of a head's summary.
@@ -212,8 +215,10 @@ class LinearAttentionKernels : ProductKernels {
     KernelSchedule schedule;
     schedule.axes.resize(1);
     schedule.axes.push_back({.mapping = Mapping::kGrid, .width = blocks_.queries});
-    for (const int64_t extent : {values_.depth, values_.columns})
-      schedule.axes.push_back({.mapping = Mapping::kTile, .width = tile_of(extent)});
+    const int64_t features = tile_of(values_.depth), step = kOfSummary / tile_of(values_.columns);
+    if (features > step) schedule.axes.push_back({.mapping = Mapping::kLoop, .width = step, .stages = 1});
+    else schedule.axes.push_back({.mapping = Mapping::kTile, .width = features});
+    schedule.axes.push_back({.mapping = Mapping::kTile, .width = tile_of(values_.columns)});
     schedule.warps = blocks_.warps;
     finish(draft, schedule);
   }

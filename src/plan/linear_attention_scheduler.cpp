@@ -39,18 +39,21 @@ const ParameterTable& takes() {
   return table;
 }
 
-// Parts are whole steps, and none of them is empty.
+// Parts are whole steps, and none of them is empty. Where there are not much fewer, all have as many.
 int64_t parts_of(int64_t keys, int64_t step, int64_t wanted) {
   const int64_t steps = ceil_divide(keys, step), most = std::clamp<int64_t>(wanted, 1, std::min(steps, kMostParts));
+  for (int64_t parts = most; 2 * parts > most; --parts)
+    if (keys % (parts * step) == 0) return parts;
   return ceil_divide(steps, ceil_divide(steps, most));
 }
 
-// Blocks until there are several to a multiprocessor, of no fewer than so many steps.
+// Blocks until there are several to a multiprocessor, of no fewer than so many steps. In single precision steps of 32
+// keys take 164 registers where those of 64 take 252 (heads of 64, compiled for sm_90): three blocks fit for two.
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   constexpr int64_t kBlocksOfUnit = 8, kLeastSteps = 4;
   const LinearAttention& one = *group.linear_attention;
-  const bool wide = std::max(one.rows, one.columns) > 64;
-  const int64_t keys = std::clamp<int64_t>(next_power_of_two(one.keys), 16, wide ? 32 : 64),
+  const bool wide = std::max(one.rows, one.columns) > 64, single = group.product->left.dtype == DType::f32;
+  const int64_t keys = std::clamp<int64_t>(next_power_of_two(one.keys), 16, wide || single ? 32 : 64),
                 wanted = std::min(ceil_divide(kBlocksOfUnit * device.units, group.product->batches()),
                                   one.keys / (kLeastSteps * keys));
   return {{"block_m", std::clamp<int64_t>(next_power_of_two(group.product->rows), 16, 64)},
