@@ -16,10 +16,10 @@ namespace {
 // φ(x) = exp(x), 8 · 16 heads, 8192 keys, 64 features. `weight`: what makes it of the maps. `rest`: what else there is.
 std::string linear_attention(const std::string& weight, const std::string& rest = "return %y") {
   return R"(
-    input %q : f32[8, 16, 8192, 64]
-    input %k : f32[8, 16, 8192, 64]
-    input %v : f32[8, 16, 8192, 64]
-    input %s : f32[8, 16, 1, 64]
+    input %q : f32[8, 16, 8192, 64] user args.0
+    input %k : f32[8, 16, 8192, 64] user args.1
+    input %v : f32[8, 16, 8192, 64] user args.2
+    input %s : f32[8, 16, 1, 64] user args.3
     %a = aten.exp.default(self=%q) : f32[8, 16, 8192, 64]
     %b = aten.exp.default(self=%k) : f32[8, 16, 8192, 64]
     %t = aten.permute.default(self=%b, dims=[0, 1, 3, 2]) : f32[8, 16, 64, 8192] strides [8388608, 524288, 1, 64]
@@ -102,7 +102,7 @@ TEST(DigitStrides, AreTheSameHoweverAxesAreSplit) {
 
 TEST(DigitStrides, OfACopyAreThoseOfWhatItCopies) {
   const Graph graph = parse_graph(R"(graph G on cuda {
-    input %x : f32[2, 5, 3, 4]
+    input %x : f32[2, 5, 3, 4] user args.0
     %p = aten.permute.default(self=%x, dims=[0, 2, 1, 3]) : f32[2, 3, 5, 4] strides [60, 4, 12, 1]
     %c = aten.clone.default(self=%p, memory_format=memory_format:contiguous_format) : f32[2, 3, 5, 4]
     return %c
