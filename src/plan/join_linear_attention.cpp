@@ -84,7 +84,7 @@ class LinearAttentionJoiner {
     std::vector<std::set<size_t>> tried;
     if (readers.size() == 1 && !facts_.escapes[result]) tried.push_back({summary, values, *readers.begin()});
     tried.push_back({summary, values});
-    for (std::set<size_t> groups : tried) {
+    for (const std::set<size_t>& groups : tried) {
       std::set<size_t> all = groups;
       for (size_t group : groups) add_makers(group, all);
       if (replace(scheduler, all) || replace(scheduler, groups)) return;

@@ -75,8 +75,8 @@ class LinearAttentionLowering {
     const int64_t rows = summary.rows, columns = summary.columns;
     if (!same_places(places.batch, {{batches_, rows * columns}})) return false;
     const auto is = [&](int64_t depth, int64_t depth_stride, int64_t column, int64_t column_stride) {
-      return values.depth == depth && values.columns == column &&
-             same_places(places.depth, {{depth, depth_stride}}) && same_places(places.outer, {{column, column_stride}});
+      return values.depth == depth && values.columns == column && same_places(places.depth, {{depth, depth_stride}}) &&
+             same_places(places.outer, {{column, column_stride}});
     };
     one_.transposed = !is(rows, columns, columns, 1);
     return !one_.transposed || is(columns, 1, rows, columns);
@@ -135,9 +135,7 @@ class LinearAttentionLowering {
            (one_.transposed ? right_ : left_);
   }
 
-  OperandPlaces places_of_sum(ValueId sum) const {
-    return {sum, 0, {{batches_, features_}}, {}, {{features_, 1}}};
-  }
+  OperandPlaces places_of_sum(ValueId sum) const { return {sum, 0, {{batches_, features_}}, {}, {{features_, 1}}}; }
 
   // queries · sum, a product with a vector.
   bool is_weight_product(NodeId id, ValueId sum) {
@@ -252,8 +250,7 @@ class LinearAttentionLowering {
     collect_makers(places.root, makers);
     if (makers.empty()) return true;
     const std::vector<NodeId> nodes(makers.begin(), makers.end());
-    if (places.offset != 0 ||
-        std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) {
+    if (places.offset != 0 || std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) {
           return facts_.kinds[node] != NodeKind::kPointwise && facts_.kinds[node] != NodeKind::kFactory;
         }))
       return false;

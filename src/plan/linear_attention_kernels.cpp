@@ -144,7 +144,8 @@ class LinearAttentionKernels : ProductKernels {
                 at({part, batch, row, column}), build.dot(left, right, {key}, precision()));
     if (is_weighted())
       draft.store(buffer_of(draft, true, parts, to.sums, kernel::BufferRole::kOutput),
-                  at({part, batch, one_.transposed ? column : row}), sum_of(build, one_.transposed ? right : left, key));
+                  at({part, batch, one_.transposed ? column : row}),
+                  sum_of(build, one_.transposed ? right : left, key));
     KernelSchedule schedule;
     schedule.axes.resize(parts ? 2 : 1);
     schedule.axes.push_back({.mapping = Mapping::kLoop, .width = blocks_.keys, .stages = blocks_.stages});
@@ -179,7 +180,8 @@ class LinearAttentionKernels : ProductKernels {
       // Blocks share out rows: all have the sums of all columns.
       if (one_.transposed)
         schedule.axes[1] = {.mapping = Mapping::kTile, .width = next_power_of_two(one_.rows)},
-        schedule.axes[2] = {.mapping = Mapping::kGrid, .width = std::max<int64_t>(kResults / schedule.axes[1].width, 1)};
+        schedule.axes[2] = {.mapping = Mapping::kGrid,
+                            .width = std::max<int64_t>(kResults / schedule.axes[1].width, 1)};
       add(true, from.sums, to.sums, {batch, feature}, {part, batch, feature});
     }
     finish(draft, schedule);
@@ -196,8 +198,8 @@ class LinearAttentionKernels : ProductKernels {
     const Symbol batch = symbols.batch[0];
     const DType dtype = values_.left.dtype;
     const auto rounded = [&](ExprId value) { return build.cast(dtype, value); };
-    const ExprId query = draft.named("query", element(draft, one_.query, batch, symbols.row_index(),
-                                                      kernel::symbol_index(symbols.depth)));
+    const ExprId query = draft.named(
+        "query", element(draft, one_.query, batch, symbols.row_index(), kernel::symbol_index(symbols.depth)));
     const int products = buffer_of(draft, false, false, summary.products, kernel::BufferRole::kInput);
     const ExprId factor = draft.load(products, one_.transposed ? at({batch, symbols.column, symbols.depth})
                                                                : at({batch, symbols.depth, symbols.column}));

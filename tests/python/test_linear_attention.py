@@ -37,9 +37,7 @@ def test_linear_attention_is_pytorchs(
 
 
 @pytest.mark.parametrize("name", [case.name for case in SMALLEST])
-def test_sums_of_one_are_right_whatever_takes_them(
-    name: str, interpreter: InterpreterProcess, tmp_path: Path
-) -> None:
+def test_sums_of_one_are_right_whatever_takes_them(name: str, interpreter: InterpreterProcess, tmp_path: Path) -> None:
     """Passes make other operators of these."""
     case = next(one for one in SMALLEST if one.name == name)
     emitted = compile_for_gpu(Wrapped(case.function), *case.arguments())

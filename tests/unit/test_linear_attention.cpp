@@ -25,7 +25,8 @@ std::string linear_attention(const std::string& weight, const std::string& rest 
     %t = aten.permute.default(self=%b, dims=[0, 1, 3, 2]) : f32[8, 16, 64, 8192] strides [8388608, 524288, 1, 64]
     %m = aten.matmul.default(self=%t, other=%v) : f32[8, 16, 64, 64]
     %x = aten.matmul.default(self=%a, other=%m) : f32[8, 16, 8192, 64]
-)" + weight + R"(
+)" + weight +
+         R"(
     %y = aten.div.Tensor(self=%x, other=%w) : f32[8, 16, 8192, 64]
 )" + rest;
 }
@@ -77,8 +78,7 @@ TEST(LinearAttention, ItsWeightIsOfTheSameQueriesAndKeys) {
   // Of other queries, other sums, sums that other nodes read as well, and all of a sequence's weights.
   for (const std::string& other : {weighted_by("%q", "%sum"), weighted_by("%a", "%s")})
     for (const size_t nodes : nodes_of_linear_attention(linear_attention(other))) EXPECT_LT(nodes, 8u);
-  for (const size_t nodes :
-       nodes_of_linear_attention(linear_attention(weighted_by("%a", "%sum"), "return %y, %sum")))
+  for (const size_t nodes : nodes_of_linear_attention(linear_attention(weighted_by("%a", "%sum"), "return %y, %sum")))
     EXPECT_LT(nodes, 8u);
   const std::string by_heads = kSum +
                                "%p = aten.mul.Tensor(self=%a, other=%sum) : f32[8, 16, 8192, 64]\n"

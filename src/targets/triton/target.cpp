@@ -163,12 +163,11 @@ class TritonTarget : public Target {
   GraphForms graph_forms() const override { return kGraphForms; }
 
   const std::vector<plan::Scheduler>& schedulers() const override {
-    static const std::vector<plan::Scheduler> table = {triton::kPointwiseScheduler, triton::kScanScheduler,
-                                                       triton::kBagScheduler,       triton::kSlidingScheduler,
-                                                       triton::kReductionScheduler, triton::kNormalisationScheduler,
-                                                       plan::kContractionScheduler, plan::kAttentionScheduler,
-                                                       plan::kLinearAttentionScheduler, plan::kConvolutionScheduler,
-                                                       plan::kRecurrenceScheduler};
+    static const std::vector<plan::Scheduler> table = {
+        triton::kPointwiseScheduler, triton::kScanScheduler,      triton::kBagScheduler,
+        triton::kSlidingScheduler,   triton::kReductionScheduler, triton::kNormalisationScheduler,
+        plan::kContractionScheduler, plan::kAttentionScheduler,   plan::kLinearAttentionScheduler,
+        plan::kConvolutionScheduler, plan::kRecurrenceScheduler};
     return table;
   }
 
