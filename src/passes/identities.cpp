@@ -352,8 +352,8 @@ class Identities {
     return false;
   }
 
-  // elu(x) + 1 = x + 1 above 0 and exp(x) below, where 1 + (exp(x) − 1) has lost digits; 0 where it has lost them all, as
-  // in eager: what divides by it is to find the same infinities.
+  // elu(x) + 1 = x + 1 above 0 and exp(x) below, where 1 + (exp(x) − 1) has lost digits; 0 where it has lost them all,
+  // as in eager: what divides by it is to find the same infinities.
   bool elu_and_one(Node& node) {
     const ValueId self = node.value("self");
     const DType dtype = result(node).dtype;
