@@ -85,7 +85,9 @@ def optimize(
     target = _target(target, module, arguments, keywords)
     with torch.no_grad():
         graph = export_module(module, arguments, keywords, device="cuda" if target == "triton" else "cpu")
-    graph |= {f"tf32_{kind}": allowed for kind, allowed in Tf32.under(policy).to_json().items()}
+    graph |= {
+        f"tf32_{kind}": allowed for kind, allowed in Tf32.under(policy, on_gpu=target == "triton").to_json().items()
+    }
     card = hello.card("cuda") if target == "triton" else None
     report: dict[str, Any] = {}
     previous = None

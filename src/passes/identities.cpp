@@ -88,6 +88,7 @@ class Identities {
         {"masked_fill", &Identities::masked_fill},
         {"_to_copy", &Identities::conversion},
         {"mul", &Identities::gated},
+        {"add", &Identities::elu_and_one},
         {"log", &Identities::log},
         {"exp", &Identities::exp},
         {"xlogy", &Identities::entropy},
@@ -349,6 +350,25 @@ class Identities {
       }
     }
     return false;
+  }
+
+  // elu(x) + 1 = x + 1 above 0 and exp(x) below, where 1 + (exp(x) − 1) has lost digits; 0 where it has lost them all,
+  // as in eager: what divides by it is to find the same infinities.
+  bool elu_and_one(Node& node) {
+    const ValueId self = node.value("self");
+    const DType dtype = result(node).dtype;
+    const Node* elu = made_by(self, "elu");
+    const ValueId input = elu ? elu->value("self") : kNoValue;
+    if (input == kNoValue || node.value("other") != kNoValue || node.number("other", 0.0) != 1.0 ||
+        node.number("alpha", 1.0) != 1.0 || elu->number("alpha", 1.0) != 1.0 || elu->number("scale", 1.0) != 1.0 ||
+        elu->number("input_scale", 1.0) != 1.0 || !is_floating(dtype) || is_eight_bit_float(dtype) ||
+        type(input).dtype != dtype || type(self).dtype != dtype || !is_read_once(self))
+      return false;
+    const double half_place_below_one = (dtype == DType::f64 ? -54 : -25) * std::log(2.0);
+    const Term x(rewriter_, input);
+    const Term below = where(less(x, half_place_below_one), 0.0, x.apply("exp"));
+    rewriter_.adopt(node.results[0], where(less_equal(x, 0.0), below, x + 1.0).id(), NumericTag::kReassociates);
+    return true;
   }
 
   // log(softmax(x)) = log_softmax(x), log(sigmoid(x)) = log_sigmoid(x); −∞ where the operand's numbers end, as in

@@ -54,7 +54,7 @@ constexpr int64_t kLeastOfPart = 1024;  // points of the depth, without which pa
 constexpr int64_t kManyParts = 16;      // of so many points: then blocks are large, however few
 
 bool can_take(const LoweredGroup& group) {
-  return group.product && !group.attention && !group.convolution &&
+  return group.product && !group.attention && !group.linear_attention && !group.convolution &&
          group.product->right.dtype == group.product->left.dtype;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "plan/attention.hpp"
+#include "plan/linear_attention.hpp"
 #include "plan/bag_lowering.hpp"
 #include "plan/convolution_lowering.hpp"
 #include "plan/group_names.hpp"
@@ -566,6 +567,7 @@ std::optional<LoweredGroup> lower_group(const GraphFacts& facts, std::span<const
   if (outputs.empty()) return std::nullopt;
   if (nodes.size() == 1 && is_recurrence(facts.graph.nodes[nodes[0]]))
     return lower_recurrence(facts, nodes[0], outputs);
+  if (auto linear = lower_linear_attention(facts, nodes, outputs)) return linear;
   if (attention_among(facts, nodes)) return lower_attention(facts, nodes, outputs);
   if (const NodeId product = product_among(facts, nodes); product != kNoNode)
     return lower_with_product(facts, nodes, product, outputs);

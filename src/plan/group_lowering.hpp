@@ -49,6 +49,33 @@ struct ImageProducer {
   const Store& image_store(ValueId image) const;
 };
 
+// Digits of a number, outermost first, and the distance of neighbours along each.
+struct DigitStride {
+  int64_t extent = 1, stride = 0;
+  bool operator==(const DigitStride&) const = default;
+};
+using DigitStrides = std::vector<DigitStride>;
+
+// An operand of linear attention's products: where its element at a number of the batch, of its rows (columns) and of
+// the depth lies, and what makes it, unless memory has it.
+struct LinearOperand {
+  ProductOperand memory;  // its strides say nothing
+  int64_t elements = 1;   // of the root, with its gaps
+  DigitStrides batch, outer, depth;
+  std::optional<ImageProducer> producer;
+};
+
+// Of linear attention: the product (queries · summary) is the group's, with one batch axis, and
+// summary[batch, row, column] = Σ over keys of left[batch, row, key] · right[batch, key, column].
+struct LinearAttention {
+  LinearOperand left, right, query;
+  int64_t rows = 1, columns = 1, keys = 1;
+  bool transposed = false;  // the summary's rows are the columns of what queries are multiplied by
+  // The weight of a query is its product with one operand's sums over the keys: that of rows, or of columns where
+  // transposed. The group's kernel loads it; kNoValue: nothing is weighted.
+  ValueId weight = kNoValue;
+};
+
 // Means and squared deviations that a group folds of its product: of each row over everything else, or of each of a
 // sample's groups of rows over its columns.
 struct FoldedStatistics {
@@ -69,6 +96,8 @@ struct LoweredGroup {
   std::vector<StoredHalves> halves;  // of its operands, those that the kernels which make them store
   // Of a group whose product is that of attention's weights, which stand nowhere in memory, and values.
   std::optional<Attention> attention;
+  // Of a group whose product is that of queries and a summary of keys and values.
+  std::optional<LinearAttention> linear_attention;
   // Of a group whose product is a convolution's: its operands and windows.
   std::optional<Convolution> convolution;
   std::optional<ImageProducer> producer;  // where nothing has made its image before

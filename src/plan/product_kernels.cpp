@@ -114,7 +114,8 @@ std::vector<bool> walked_like_the_product(const LoweredGroup& after) {
 
 // What follows a product, over the product's axes in a kernel.
 Embedding embedding_after(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places,
-                          ExprId value, const std::vector<kernel::Symbol>& window = {}, kernel::Symbol lanes = -1) {
+                          ExprId value, const std::vector<kernel::Symbol>& window = {}, kernel::Symbol lanes = -1,
+                          std::map<int, ExprId> known = {}) {
   const Product& product = *after.product;
   Shape shape = product.result_shape(), strides = product.result_strides();
   if (!window.empty()) {
@@ -168,7 +169,8 @@ Embedding embedding_after(KernelDraft& draft, const LoweredGroup& after, const s
   if (!window.empty()) folds = window;
   else if (lanes >= 0) folds = {lanes};
   else if (folded) folds = {kernel::as_symbol(places[*folded]).value()};
-  return Embedding(draft.build, after.kernel, axes, {{product_buffer(after), value}}, place, std::move(folds));
+  known[product_buffer(after)] = value;
+  return Embedding(draft.build, after.kernel, axes, std::move(known), place, std::move(folds));
 }
 
 }  // namespace
@@ -306,6 +308,10 @@ bool ProductKernels::is_aligned(int value, int64_t offset, DType dtype) const {
     if (group_.attention->weights.group) also(*group_.attention->weights.group);
   }
   if (group_.producer) also(*group_.producer->group);
+  if (group_.linear_attention)
+    for (const LinearOperand* one :
+         {&group_.linear_attention->left, &group_.linear_attention->right, &group_.linear_attention->query})
+      if (one->producer) also(*one->producer->group);
   for (const ProductOperand* operand : operands_)
     if (value == operand->root) aligned = aligned && operand->aligned;
   return aligned;
@@ -465,9 +471,9 @@ ExprId ProductKernels::result_of(KernelDraft& draft, const Product& product, con
 std::vector<ExprId> ProductKernels::store_results(KernelDraft& draft, const LoweredGroup& after,
                                                   const std::vector<kernel::Index>& places, ExprId value, ExprId mask,
                                                   const std::vector<kernel::Index>& stored,
-                                                  const std::vector<kernel::Symbol>& window,
-                                                  kernel::Symbol lanes) {
-  Embedding embedding = embedding_after(draft, after, places, value, window, lanes);
+                                                  const std::vector<kernel::Symbol>& window, kernel::Symbol lanes,
+                                                  std::map<int, ExprId> known) {
+  Embedding embedding = embedding_after(draft, after, places, value, window, lanes, std::move(known));
   const std::vector<bool> plain = walked_like_the_product(after);
   std::vector<ExprId> folded;
   for (const Store& store : after.kernel.stores) {

@@ -2,6 +2,7 @@
 // sums of halves, and what follows a product element by element.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -146,12 +147,13 @@ class ProductKernels {
   // exist whatever the mask; what is walked like the product is stored at `stored`, which are the same where the mask
   // holds (none: those). Returns what the group's statistics fold, for each fold in order. Where the group folds
   // windows, the places are along each dimension of the columns, and `window` counts those of one window; or `lanes`,
-  // where the columns have one dimension.
+  // where the columns have one dimension. `known`: what else loads of the group's buffers are, at that element.
   static std::vector<kernel::ExprId> store_results(KernelDraft& draft, const LoweredGroup& after,
                                                    const std::vector<kernel::Index>& places, kernel::ExprId value,
                                                    kernel::ExprId mask, const std::vector<kernel::Index>& stored = {},
                                                    const std::vector<kernel::Symbol>& window = {},
-                                                   kernel::Symbol lanes = -1);
+                                                   kernel::Symbol lanes = -1,
+                                                   std::map<int, kernel::ExprId> known = {});
   // The same of a group that blocks fold in parts: what they fold is stored, and what is walked like the product.
   static void store_folds(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places,
                           kernel::ExprId value, kernel::ExprId mask, const FoldsOfBlocks& folds);

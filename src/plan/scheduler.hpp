@@ -87,6 +87,7 @@ int64_t floor_power_of_two(int64_t value);
 int64_t ceil_divide(int64_t value, int64_t divisor);
 
 // Of tile programs, for targets whose printer takes them.
-extern const Scheduler kContractionScheduler, kAttentionScheduler, kConvolutionScheduler, kRecurrenceScheduler;
+extern const Scheduler kContractionScheduler, kAttentionScheduler, kLinearAttentionScheduler, kConvolutionScheduler,
+    kRecurrenceScheduler;
 
 }  // namespace kw::plan

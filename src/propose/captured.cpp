@@ -1,5 +1,6 @@
 #include "propose/captured.hpp"
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "capture/reader.hpp"
@@ -45,7 +46,17 @@ Graph captured_graph(Session& session, const std::string& problem, const std::st
   }
 }
 
-void allow_tf32_under(std::string_view policy, Graph& graph) {
+void allow_tf32_under(std::string_view policy, std::string_view device, Graph& graph) {
+  const char* override = std::getenv("NVIDIA_TF32_OVERRIDE");
+  if (policy == "relaxed" && device == "cuda" && override != nullptr && std::string_view(override) == "0")
+    throw Error(ErrorKind::kUser,
+                ErrorText{.message = "The policy relaxed lets PyTorch use TF32, and NVIDIA_TF32_OVERRIDE=0 keeps "
+                                     "NVIDIA's libraries from it.",
+                          .where = "",
+                          .source = "",
+                          .hint = "Unset NVIDIA_TF32_OVERRIDE, or use the policy reference or ieee.",
+                          .detail = "",
+                          .code = "no-tf32"});
   if (policy != "reference") graph.tf32_convolutions = graph.tf32_products = policy == "relaxed";
 }
 

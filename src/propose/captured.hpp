@@ -15,7 +15,8 @@ namespace kw {
 Graph captured_graph(Session& session, const std::string& problem, const std::string& size, const std::string& device);
 
 // What PyTorch may round to TF32, as the tolerance policy has it: under "reference" as the module is captured, under
-// "ieee" nothing, under "relaxed" products and convolutions.
-void allow_tf32_under(std::string_view policy, Graph& graph);
+// "ieee" nothing, under "relaxed" products and convolutions. Throws kUser where that is asked of a GPU's libraries, be
+// there a GPU or not, which the environment keeps from TF32.
+void allow_tf32_under(std::string_view policy, std::string_view device, Graph& graph);
 
 }  // namespace kw

@@ -135,7 +135,7 @@ Json edit_prompt_for(const GenerateOptions& options, Progress& progress) {
   const std::string environment_hash = archive.add_environment(environment.description_json());
   Session session(environment, progress, options.timeout_seconds);
   Graph graph = captured_graph(session, problem.path, problem.size, std::string(target.tensors()));
-  allow_tf32_under(options.policy, graph);
+  allow_tf32_under(options.policy, target.tensors(), graph);
   const DeviceDescription device = known_device(archive, environment, environment_hash, target, session.card());
   session.stop();
   const Compiled compiled = compile(std::move(graph),

@@ -132,7 +132,7 @@ class Generation {
   void look_at_the_problem() {
     Session session(environment_, progress_, options_.timeout_seconds);
     graph_ = captured_graph(session, problem_.path, problem_.size, device());
-    allow_tf32_under(options_.policy, graph_);
+    allow_tf32_under(options_.policy, target_.tensors(), graph_);
     for (const GraphInput& input : graph_.inputs) input_bytes_ += graph_.type(input.value).bytes();
   }
 

@@ -131,7 +131,7 @@ class Optimisation {
   void capture() {
     const double began = seconds_now();
     graph_ = captured_graph(session(), file_.path, file_.size, device());
-    allow_tf32_under(options_.policy, graph_);
+    allow_tf32_under(options_.policy, target_.tensors(), graph_);
     add_seconds("capture", began);
   }
 

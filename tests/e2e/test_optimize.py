@@ -134,6 +134,15 @@ def test_what_was_not_timed_is_said_to_be_untimed(done):
     assert "neither verified nor timed" in kw("optimize", problem, "--target", "cpu", "--emit-only").out
 
 
+def test_a_policy_that_the_environment_keeps_a_gpu_from_is_refused_without_one(done):
+    kw, problem, _ = done
+    relaxed = ("optimize", problem, "--policy", "relaxed", "--emit-only", "--output", "relaxed_kw.py", "--target")
+    refused = kw(*relaxed, "triton", env={"NVIDIA_TF32_OVERRIDE": "0"})
+    assert refused.code == 2 and "NVIDIA_TF32_OVERRIDE=0 keeps NVIDIA's libraries from it" in refused.err
+    assert kw(*relaxed, "triton", env={"NVIDIA_TF32_OVERRIDE": "1"}).code == 0
+    assert kw(*relaxed, "cpu", env={"NVIDIA_TF32_OVERRIDE": "0"}).code == 0
+
+
 def test_another_policy_is_another_question(done):
     kw, problem, _ = done
     result = kw("optimize", problem, "--policy", "ieee", "--budget", 0, "--draws", 1, "--json", "-")

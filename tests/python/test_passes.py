@@ -177,7 +177,8 @@ def _formulas(self, x, y, labels):
     wide = torch.cat([x, y * 4, x * 16], dim=1)
     soft, gate = F.softmax(wide, 1), torch.sigmoid(wide)
     return (x * torch.sigmoid(x), torch.tanh(F.softplus(wide)) * wide, soft.log(), gate.log(), F.log_softmax(wide, 0).exp(), -(soft * soft.log()).sum(1), (-x).sum(1), (-y).mean(), (-x).amax(0), (-y).amin(),
-            (-wide).max(1).values, F.kl_div(F.softmax(x, 1).log(), F.softmax(y, 1), reduction="batchmean"), F.nll_loss(F.softmax(x, 1).log(), labels[:, 0] % 8))  # fmt: skip
+            (-wide).max(1).values, F.kl_div(F.softmax(x, 1).log(), F.softmax(y, 1), reduction="batchmean"), F.nll_loss(F.softmax(x, 1).log(), labels[:, 0] % 8),
+            F.elu(wide) + 1, 1 / (F.elu(-wide.abs() - 18.0) + 1.0))  # fmt: skip
 
 
 @pytest.mark.parametrize("special", [False, True], ids=["numbers", "special values"])
@@ -190,7 +191,7 @@ def test_formulas_that_pytorch_has_an_operator_for(after_passes, special):
         inputs["x"].view(-1)[10:16] = torch.tensor([-50.0, -95.0, -110.0, -160.0, 2e5, -800.0])
     text = after_passes(module, inputs, ["all"])
     assert len(re.findall(r"= aten.log_softmax", text)) == 3 and not re.search(
-        r"= aten.(sigmoid|tanh|softplus|xlogy)", text
+        r"= aten.(sigmoid|tanh|softplus|xlogy|elu)", text
     ), text
     with torch.no_grad():
         ours, eager = graph_text.run(text, module, copied(inputs)), module(**copied(inputs))

@@ -66,10 +66,12 @@ def test_a_policy_that_cannot_be_met_is_an_error(monkeypatch):
     Tf32(True, True).set()
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
     assert Tf32.here() == OFF == Tf32.under("reference")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    with pytest.raises(errors.Error, match="NVIDIA_TF32_OVERRIDE=0") as caught:
-        Tf32.under("relaxed")
-    assert caught.value.kind == "user"
+    for has_gpu, on_gpu in ((True, False), (False, True)):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+        with pytest.raises(errors.Error, match="NVIDIA_TF32_OVERRIDE=0") as caught:
+            Tf32.under("relaxed", on_gpu=on_gpu)
+        assert caught.value.kind == "user"
+    assert Tf32.under("relaxed") == ON  # on a CPU
 
 
 @pytest.mark.parametrize("products", [False, True])

@@ -29,13 +29,13 @@ class Tf32:
         return cls(_allowed(torch.backends.cuda.matmul), _allowed(torch.backends.cudnn))
 
     @classmethod
-    def under(cls, policy: str) -> Tf32:
+    def under(cls, policy: str, on_gpu: bool = False) -> Tf32:
         """What it does under a tolerance policy: as the user set it up ("reference"), without ("ieee") or with
-        ("relaxed") TF32.
+        ("relaxed") TF32. `on_gpu`: for a GPU, whether this machine has one or not.
         """
         if policy not in ("ieee", "relaxed"):
             return cls.here()
-        if policy == "relaxed" and _is_switched_off() and torch.cuda.is_available():
+        if policy == "relaxed" and _is_switched_off() and (on_gpu or torch.cuda.is_available()):
             raise errors.user_error(
                 "no-tf32",
                 f"The policy relaxed lets PyTorch use TF32, and {_OVERRIDE}=0 keeps NVIDIA's libraries from it.",

@@ -36,8 +36,8 @@ const ParameterTable& block_sizes() {
 }
 
 bool is_contraction(const LoweredGroup& group) {
-  return group.product && !group.attention && !group.convolution && group.product->left.dtype == DType::f32 &&
-         (!folds(group.kernel) || can_have_whole_rows(group));
+  return group.product && !group.attention && !group.linear_attention && !group.convolution &&
+         group.product->left.dtype == DType::f32 && (!folds(group.kernel) || can_have_whole_rows(group));
 }
 
 // The largest block up to `most`, of whole `unit`s, that divides the extent; if there is none of half `most` or more,

@@ -24,6 +24,7 @@
 #include "lower/tile_folds.hpp"
 #include "plan/concatenation.hpp"
 #include "plan/convolutions_again.hpp"
+#include "plan/join_linear_attention.hpp"
 #include "plan/join_products.hpp"
 #include "support/error.hpp"
 #include "support/json_fields.hpp"
@@ -163,16 +164,17 @@ class TritonTarget : public Target {
   GraphForms graph_forms() const override { return kGraphForms; }
 
   const std::vector<plan::Scheduler>& schedulers() const override {
-    static const std::vector<plan::Scheduler> table = {triton::kPointwiseScheduler, triton::kScanScheduler,
-                                                       triton::kBagScheduler,       triton::kSlidingScheduler,
-                                                       triton::kReductionScheduler, triton::kNormalisationScheduler,
-                                                       plan::kContractionScheduler, plan::kAttentionScheduler,
-                                                       plan::kConvolutionScheduler, plan::kRecurrenceScheduler};
+    static const std::vector<plan::Scheduler> table = {
+        triton::kPointwiseScheduler, triton::kScanScheduler,      triton::kBagScheduler,
+        triton::kSlidingScheduler,   triton::kReductionScheduler, triton::kNormalisationScheduler,
+        plan::kContractionScheduler, plan::kAttentionScheduler,   plan::kLinearAttentionScheduler,
+        plan::kConvolutionScheduler, plan::kRecurrenceScheduler};
     return table;
   }
 
   void join_groups(const Graph& graph, Schedule& schedule, const DeviceDescription& device) const override {
     if (device.half_flops <= 0) return;
+    schedule = join_linear_attention(graph, std::move(schedule), device);
     Schedule joined = join_products(graph, schedule, device);
     schedule = with_concatenations_in_place(graph, schedule, std::move(joined), device);
     schedule = with_convolutions_again(graph, std::move(schedule), device);
