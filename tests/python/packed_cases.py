@@ -70,7 +70,9 @@ def interpreted(request: dict[str, Any]) -> str:
     layer, arguments = built(request["case"], begins=False)
     with torch.no_grad():
         found, right = module.ModelNew(layer)(*arguments), layer(*arguments)
-    for mine, theirs in zip(torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(right), strict=True):
+    for mine, theirs in zip(
+        torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(right), strict=True
+    ):
         if mine.shape != theirs.shape or mine.stride() != theirs.stride():
             return f"{mine.shape} {mine.stride()}, but eager's is {theirs.shape} {theirs.stride()}"
         if not torch.allclose(mine, theirs, rtol=1e-5, atol=1e-5):

@@ -137,7 +137,9 @@ def with_forward(body, inputs=INPUTS, extra=""):
             "return pack(x[None], x[0].long(), batch_first=True).data",
         ),
         (
-            with_forward("layer = torch.nn.LSTM(4, 4, 2, dropout=0.5)\nreturn layer(packed([x, x[:1]]))[0].data", extra=PACKS),
+            with_forward(
+                "layer = torch.nn.LSTM(4, 4, 2, dropout=0.5)\nreturn layer(packed([x, x[:1]]))[0].data", extra=PACKS
+            ),
             "user",
             "packed-sequence",
             "problem.py:6",

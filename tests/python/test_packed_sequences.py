@@ -94,6 +94,16 @@ def test_what_is_emitted_for_a_gpu_is_pytorchs(interpreter: InterpreterProcess, 
     assert not fault, fault
 
 
+def test_lengths_stay_on_the_cpu() -> None:
+    module, arguments = built("gru_both_ways", begins=False)
+    graph = export.export_module(module, tuple(arguments), device="cuda")
+    lengths = graph["outputs"][1]["value"]
+    assert graph["values"][lengths]["device"] == "cpu"
+    # A kernel of a GPU reads and writes none of its own.
+    emitted = library.compile_graph(graph, "triton")
+    assert "aten.clone" in emitted["library_ops"]
+
+
 def not_sorted(self: nn.Module, x: Tensor) -> Any:
     return self.layer(pack_padded_sequence(x, self.lengths, True))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import types
 from typing import Any, Iterator, NamedTuple
 
 import torch
@@ -256,7 +255,7 @@ def _pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_l
 @contextlib.contextmanager
 def taken_over() -> Iterator[None]:
     """PyTorch's functions are this module's in the body."""
-    ours: dict[types.FunctionType, types.FunctionType] = {
+    ours: dict[Any, Any] = {
         rnn.pack_padded_sequence: _pack_padded_sequence,
         rnn.pad_packed_sequence: _pad_packed_sequence,
     }

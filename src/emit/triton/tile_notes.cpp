@@ -63,7 +63,7 @@ std::string note_of(const tile::Program& program, const tile::ValueFacts& values
 std::string note_of_places(const tile::Program& program) {
   const tile::GridOrder& order = program.order;
   if (order.grouped < 0 || program.places.empty()) return "";
-  return fmt::format("# Groups of {} neighbours along {} go through {} together: what they read stays in the L2 cache.",
+  return fmt::format("# Up to {} neighbours along {} go through {} together: what they read stays in the L2 cache.",
                      order.count, program.symbols[order.grouped].name, program.symbols[order.along].name);
 }
 
