@@ -40,9 +40,6 @@ std::vector<GraphOutput> returned_outputs(const Graph& graph, const Program& pro
 // The input that an output of the graph is the new contents of.
 const GraphInput& mutated_input(const Graph& graph, const GraphOutput& output);
 
-// The device on which the graph lives, as captured.
-std::string device_of(const Graph& graph);
-
 struct KernelForward {
   std::string source;              // of both functions, where there are two; so are the others
   bool restores_strides = false;   // calls restore_strides

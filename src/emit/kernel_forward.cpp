@@ -10,6 +10,7 @@
 #include "emit/python_text.hpp"
 #include "emit/scratch_memory.hpp"
 #include "emit/tensor_uses.hpp"
+#include "ir/devices.hpp"
 #include "ir/memory.hpp"
 #include "ir/op_registry.hpp"
 #include "support/error.hpp"
@@ -500,12 +501,6 @@ class Writer {
 };
 
 }  // namespace
-
-std::string device_of(const Graph& graph) {
-  for (const GraphInput& input : graph.inputs)
-    if (input.kind != InputKind::kConstant) return graph.type(input.value).device;
-  return graph.values.empty() ? "cpu" : graph.values[0].type.device;
-}
 
 std::vector<GraphOutput> returned_outputs(const Graph& graph, const Program& program, const TargetPrinter& target) {
   const std::map<ValueId, ValueId> in_place = in_place_mutations(graph, program, target);

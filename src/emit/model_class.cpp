@@ -15,6 +15,7 @@
 #include "emit/python_text.hpp"
 #include "emit/shared_memory.hpp"
 #include "emit/tensor_guards.hpp"
+#include "ir/devices.hpp"
 #include "support/error.hpp"
 #include "support/text.hpp"
 

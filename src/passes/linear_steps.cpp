@@ -52,8 +52,8 @@ class LinearSteps {
   struct Chain {
     std::vector<ValueId> states;
     std::vector<Step> steps;
-    bool every = true;      // is more than the last state read?
-    int64_t dim = 0;        // of the concatenation that has all states, where there is one
+    bool every = true;  // is more than the last state read?
+    int64_t dim = 0;    // of the concatenation that has all states, where there is one
     ValueId made = kNoValue;
   };
 
@@ -231,13 +231,12 @@ class LinearSteps {
       made.strides = contiguous_strides(made.shape);
     }
     made.offset = 0;
-    chain.made = rewriter_.emit(
-        "kw.linear_steps.default",
-        {{"input", ValueRef{input}},
-         {"first", ValueRef{first->state}},
-         {"decay", decay == kNoValue ? Argument(first->factor) : Argument(ValueRef{decay})},
-         {"every", chain.every}},
-        std::move(made), "states");
+    chain.made = rewriter_.emit("kw.linear_steps.default",
+                                {{"input", ValueRef{input}},
+                                 {"first", ValueRef{first->state}},
+                                 {"decay", decay == kNoValue ? Argument(first->factor) : Argument(ValueRef{decay})},
+                                 {"every", chain.every}},
+                                std::move(made), "states");
   }
 
   // Steps lie where a concatenation of all along `dim` would have them.

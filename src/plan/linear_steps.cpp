@@ -10,7 +10,6 @@ namespace {
 using kernel::BufferRole;
 using kernel::ExprId;
 using kernel::Index;
-using kernel::kNoExpr;
 using kernel::ScalarOp;
 using kernel::Symbol;
 using kernel::symbol_index;
@@ -102,8 +101,8 @@ class LinearStepKernel : ProductKernels {
       draft_.store(made, places_at(step), next, draft_.within(made, places_at(step)));
       return;
     }
-    const ExprId is_last = build.op(
-        ScalarOp::kEqual, {build.index(symbol_index(step)), build.constant(DType::i32, steps_ - 1)});
+    const ExprId is_last = build.op(ScalarOp::kEqual,
+                                    {build.index(symbol_index(step)), build.constant(DType::i32, steps_ - 1)});
     draft_.store(made, places_, next, is_last);
   }
 

@@ -9,7 +9,7 @@ struct LinearStepBlocks {
   int64_t lanes = 128;   // elements of a block
   int64_t prefetch = 1;  // steps whose operands are loaded together
   int warps = 1;
-  bool flat = false;     // lanes count elements of all axes; else of the last one
+  bool flat = false;  // lanes count elements of all axes; else of the last one
 };
 
 ScheduledGroup linear_step_kernel(const LoweredGroup& group, const LinearStepBlocks& blocks);

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <string>
 
+#include "ir/devices.hpp"
 #include "ir/op_registry.hpp"
 #include "plan/bags.hpp"
 #include "plan/scatters.hpp"
@@ -17,13 +18,12 @@ bool is_complex(DType dtype) { return dtype == DType::c64 || dtype == DType::c12
 
 bool tensors_are_expressible(const Graph& graph, const Node& node, const OpInfo& info) {
   bool good = true;
-  const std::string* device = nullptr;
+  const std::string device = device_of(graph);
   auto check = [&](ValueId value) {
     const TensorType& type = graph.type(value);
     if (is_complex(type.dtype) || type.elements() == 0 || (is_eight_bit_float(type.dtype) && !info.takes_float8()))
       good = false;
-    if (device && *device != type.device) good = false;  // a scalar on the host is PyTorch's to fetch
-    device = &type.device;
+    if (type.device != device) good = false;  // a scalar on the host is PyTorch's to fetch, and lengths are its to copy
   };
   for_each_operand(node, check);
   for (size_t i = 0; i < node.results.size(); ++i) {

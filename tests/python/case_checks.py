@@ -49,7 +49,7 @@ def as_one_group(
 
 
 def with_ours(
-    module: torch.nn.Module, arguments: list[torch.Tensor], scheduler: str, parameters: dict[str, int]
+    module: torch.nn.Module, arguments: list[torch.Tensor], scheduler: str, parameters: dict[str, int], **options: Any
 ) -> dict[str, Any]:
     """The candidate whose library calls are groups of this scheduler, however small they are."""
     graph = export.export_module(module, tuple(arguments), device="cpu")
@@ -57,7 +57,7 @@ def with_ours(
     for group in schedule["groups"]:
         if group["scheduler"] == "extern":
             group |= {"scheduler": scheduler, "parameters": parameters}
-    return library.compile_graph(graph, "triton", schedule=schedule)
+    return library.compile_graph(graph, "triton", schedule=schedule, **options)
 
 
 def machine_code(emitted: dict[str, Any], folder: Path, sm: int = 90) -> dict[str, Any]:

@@ -130,14 +130,16 @@ def with_forward(body, inputs=INPUTS, extra=""):
         ),
         (with_forward("raise KeyError('gone')"), "user", "forward-raised", "problem.py:5", "raise KeyError('gone')"),
         (
-            with_forward("return pack(x[None], [2], batch_first=True).data", extra=PACKS),
+            with_forward("return pack(x[None], x[0].long(), batch_first=True).data", extra=PACKS),
             "user",
             "packed-sequence",
             "problem.py:5",
-            "return pack(x[None], [2], batch_first=True).data",
+            "return pack(x[None], x[0].long(), batch_first=True).data",
         ),
         (
-            with_forward("layer = torch.nn.LSTM(4, 4)\nreturn layer(packed([x, x[:1]]))[0].data", extra=PACKS),
+            with_forward(
+                "layer = torch.nn.LSTM(4, 4, 2, dropout=0.5)\nreturn layer(packed([x, x[:1]]))[0].data", extra=PACKS
+            ),
             "user",
             "packed-sequence",
             "problem.py:6",

@@ -78,3 +78,28 @@ def test_library_calls_alone_have_no_schedule() -> None:
     )
     assert "Scheduled for" not in made["source"]
     assert "# 0 kernels, 1 library call (aten.linalg_inv)." in header(made["source"])
+
+
+NOTES = {
+    "# The small products are added up first: ": "product_small",
+    "# Added in f32 after each step: ": "product",
+    "# The smaller scale first: ": "minimum = tl.minimum(",
+    "# Up to 8 neighbours along row_block go ": "row_block",
+}
+
+
+@pytest.mark.parametrize("rows", [512, 2048], ids=["blocks", "consumers"])
+def test_choices_of_a_product_are_explained_where_they_are_made(rows: int) -> None:
+    arguments = torch.empty(rows, 1024), torch.empty(4096, 1024), torch.empty(4096)
+    source = compile_for_gpu(Wrapped(linear), *arguments)["source"]
+    lines = [line.strip() for line in source.splitlines()]
+    for note, explained in NOTES.items():
+        places = [place for place, line in enumerate(lines) if line.startswith(note)]
+        assert places and all(explained in lines[place + 1] for place in places), note
+    assert max(map(len, source.splitlines())) <= 140
+
+
+def test_a_product_of_halves_needs_no_notes_of_single_precision() -> None:
+    source = compile_for_gpu(Wrapped(linear), *(one.half() for one in LARGE))["source"]
+    assert "# Up to 8 neighbours along " in source
+    assert not any(note in source for note in list(NOTES)[:3])

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._mode_utils import no_dispatch
 
 from .. import errors
+from . import packed
 
 
 class Tracing(TorchFunctionMode):
@@ -34,7 +35,7 @@ class Tracing(TorchFunctionMode):
       copy: writing to the result would not reach the argument, and the strides would be others.
     - The operator `copy` keeps gaps between elements, as in eager.
     - In-place operators whose result is contiguous become a copy into a tensor that lies otherwise, for the same reason.
-    - Packed sequences are refused: PyTorch's layers would stumble over their batch sizes, numbers that tracing does not have.
+    - A recurrent layer of packed sequences is called once for each of their lengths (packed.py).
 
     `enables_grad` tells afterwards whether forward turned gradients on.
     """
@@ -56,13 +57,11 @@ class Tracing(TorchFunctionMode):
                 "forward draws from a random number generator of its own, which kernels cannot repeat.",
                 hint="Leave `generator` out: forward then draws from PyTorch's own generator.",
             )
-        if func is torch._pack_padded_sequence:
-            raise errors.user_error(
-                "packed-sequence",
-                "forward packs sequences, and how many of them a layer takes at each step is known from their lengths alone.",
-                hint="Give the layer the padded tensor. In one direction its results up to each sequence's length are the same: leave out the "
-                "others with torch.where, and take a last state with torch.gather; or pack outside of this module.",
-            )
+        return packed.with_numbers(func, args, kwargs, self._adjusted(func, args, kwargs))
+
+    def _adjusted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func in packed.LAYERS and isinstance(args[1], packed.BatchSizes):
+            return packed.layer(func, *args, **kwargs)
         if func is torch.Tensor.to or func is torch.Tensor.cuda:
             if func is torch.Tensor.cuda:
                 device = args[1] if len(args) > 1 else kwargs.get("device")
@@ -255,6 +254,7 @@ def surroundings(is_user_file: Callable[[str], bool]) -> Iterator[None]:
             stack.enter_context(mock.patch.object(TracerBase, "_filter_traceback_frames", user_frames))
         stack.enter_context(mock.patch.object(torch, "manual_seed", refuse_seed))
         stack.enter_context(_recurrent_layers())
+        stack.enter_context(packed.taken_over())
         stack.enter_context(mock.patch.object(torch._C, "_select_conv_backend", _library_of_convolution()))
         stack.enter_context(
             mock.patch.object(torch._C, "_conv_determine_backend_memory_format", _layout_of_convolution)

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "emit/triton/consumers.hpp"
 #include "emit/python_text.hpp"
@@ -19,6 +20,7 @@
 #include "emit/triton/tile_launch.hpp"
 #include "emit/triton/tile_loops.hpp"
 #include "emit/triton/tile_matrices.hpp"
+#include "emit/triton/tile_notes.hpp"
 #include "emit/runtime/triton/refused_indices.hpp"
 #include "emit/triton/tile_stacks.hpp"
 #include "emit/triton/tile_symbols.hpp"
@@ -84,6 +86,8 @@ class TilePrinter {
     for (const std::string& text : texts) line(text);
   }
   void line(const std::string& text) {
+    if (!note_.empty() && notes_.insert(note_).second) line(std::exchange(note_, ""));
+    note_.clear();
     const std::string short_lines = python::with_short_lines(text, indent_, python::kLongestLine);
     out_ += text.empty() ? "\n" : std::string(indent_, ' ') + short_lines + "\n";
   }
@@ -159,6 +163,7 @@ class TilePrinter {
   }
 
   void print(const Instruction& one) {
+    if (const std::string note = note_of(program_, values_, one); !note.empty()) note_ = note;
     switch (one.kind) {
       case Kind::kDefine: return;  // printed before what stands at the head of its body
       case Kind::kConstant: return print_constant(one);
@@ -579,6 +584,8 @@ class TilePrinter {
   std::vector<Text> texts_;                // [value]
   std::vector<std::set<Value>> mentions_;  // [value] loops' arguments that its text names
   std::set<std::string> helpers_;
+  std::string note_;             // above the next line
+  std::set<std::string> notes_;  // that stand above one already
   std::string out_;
   int indent_ = 0;
 };

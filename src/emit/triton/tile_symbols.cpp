@@ -6,6 +6,7 @@
 
 #include "emit/triton/lane_dimensions.hpp"
 #include "emit/triton/index_text.hpp"
+#include "emit/triton/tile_notes.hpp"
 #include "support/text.hpp"
 #include "tile/block_places.hpp"
 
@@ -68,6 +69,7 @@ std::optional<std::string> symbol_call(const tile::Program& program, Symbol symb
 std::vector<std::string> place_lines(const tile::Program& program, const IndexText& indices) {
   std::vector<std::string> lines;
   if (!program.places.empty()) lines = number_lines(program);
+  if (const std::string note = note_of_places(program); !note.empty()) lines.push_back(note);
   for (Symbol place : program.places)
     if (!is_of_consumer(program, place)) lines.push_back(line_of(program, indices, place));
   return lines;
