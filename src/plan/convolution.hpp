@@ -75,9 +75,9 @@ struct Convolution {
   Product product() const;
 };
 
-// The convolution, which is no transposed one, with so many neighbouring results along each dimension (1: as they are) as
-// phases of one place: their windows overlap, and are read once. nullopt where a dimension is dilated or shorter, or what follows
-// folds some of these phases apart from others.
+// The convolution, which is no transposed one, with so many neighbouring results along each dimension (1: as they are)
+// as phases of one place: their windows overlap, and are read once. nullopt where a dimension is dilated or shorter, or
+// what follows folds some of these phases apart from others.
 std::optional<Convolution> with_phases(Convolution convolution, const std::vector<int64_t>& phases);
 
 // conv1d, conv2d, conv3d and their transposed forms, with a batch and no empty size, in f32, f16 or bf16. nullopt for

@@ -45,14 +45,14 @@ class ConvolutionKernels : ConvolutionStatistics {
  private:
   struct Axes {
     Index group, sample;
-    Index phase;                // the number of the outer ones
-    Index row;                  // of a group: a filter in a phase of the inner ones
-    Index filter;               // of a group
-    std::vector<Index> phases;  // along each dimension
-    Index place;                // of a phase, all dimensions as one; one of its places where a thread has several rows
-    Index copy;                 // which of them; where what follows folds windows, which place of one
+    Index phase;                 // the number of the outer ones
+    Index row;                   // of a group: a filter in a phase of the inner ones
+    Index filter;                // of a group
+    std::vector<Index> phases;   // along each dimension
+    Index place;                 // of a phase, all dimensions as one; one of its places where a thread has several rows
+    Index copy;                  // which of them; where what follows folds windows, which place of one
     std::vector<Symbol> window;  // counts those, and a place's phases where these are folded
-    std::vector<Symbol> lanes;  // of a group with statistics: what its folds run over, this place and those rows
+    std::vector<Symbol> lanes;   // of a group with statistics: what its folds run over, this place and those rows
     // Of a group with statistics: the number of the block along places, the lanes that it folds, how many of them
     // count, and the sample and place of each, were there always so many; sample and place above are then others that
     // exist.

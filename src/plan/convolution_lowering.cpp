@@ -116,7 +116,7 @@ bool take_windows(Convolution& convolution, const std::vector<int64_t>& windows)
     if (windows[at] % dim.phases != 0 || dim.crop != 0) return false;
     dim.window = windows[at] / dim.phases;
     if (dim.phases == 1) continue;
-    dim.least_padded = dim.padded();           // one image is laid out for this group and others
+    dim.least_padded = dim.padded();       // one image is laid out for this group and others
     dim.places = dim.output / dim.phases;  // of others no window has all phases
   }
   return !convolution.folds_phases || convolution.stacked_dims() > 0;

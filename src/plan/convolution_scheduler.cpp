@@ -141,7 +141,8 @@ Together default_together(const LoweredGroup& group) {
     LoweredGroup phased = group;
     return put_together(phased, together) && depth_of_tap_row(*phased.convolution) == depth_of_tap_row(one);
   };
-  const bool is_dense = std::all_of(one.dims.end() - 2, one.dims.end(), [](const auto& dim) { return dim.stride == 1; });
+  const bool is_dense = std::all_of(one.dims.end() - 2, one.dims.end(),
+                                    [](const auto& dim) { return dim.stride == 1; });
   if (!is_dense) return made;
   if (can({.columns = 2})) made.columns = 2;
   const bool has_few = !one.exact && 4 * filters <= kMostRows;

@@ -213,7 +213,7 @@ class LinearAttentionKernels : ProductKernels {
       for (size_t buffer = 0; buffer < group_.buffers.size(); ++buffer)
         if (group_.buffers[buffer] == one_.weight) known[static_cast<int>(buffer)] = weight;
     }
-    store_results(draft, group_, symbols.result_places(), product, kernel::kNoExpr, {}, -1, -1, std::move(known));
+    store_results(draft, group_, symbols.result_places(), product, kernel::kNoExpr, {}, {}, -1, std::move(known));
     KernelSchedule schedule;
     schedule.axes.resize(1);
     schedule.axes.push_back({.mapping = Mapping::kGrid, .width = blocks_.queries});

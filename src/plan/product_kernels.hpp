@@ -152,8 +152,7 @@ class ProductKernels {
                                                    const std::vector<kernel::Index>& places, kernel::ExprId value,
                                                    kernel::ExprId mask, const std::vector<kernel::Index>& stored = {},
                                                    const std::vector<kernel::Symbol>& window = {},
-                                                   kernel::Symbol lanes = -1,
-                                                   std::map<int, kernel::ExprId> known = {});
+                                                   kernel::Symbol lanes = -1, std::map<int, kernel::ExprId> known = {});
   // The same of a group that blocks fold in parts: what they fold is stored, and what is walked like the product.
   static void store_folds(KernelDraft& draft, const LoweredGroup& after, const std::vector<kernel::Index>& places,
                           kernel::ExprId value, kernel::ExprId mask, const FoldsOfBlocks& folds);

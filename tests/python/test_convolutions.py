@@ -48,7 +48,9 @@ TOGETHER = {
     "both": {"columns_together": 2, "rows_together": 2},
     "four": {"columns_together": 4},
 }
-SHARE_WINDOWS = [case for case in CASES + FOLDS if not re.search("transposed|phases|depthwise|halves|bfloat", case.name)]
+SHARE_WINDOWS = [
+    case for case in CASES + FOLDS if not re.search("transposed|phases|depthwise|halves|bfloat", case.name)
+]
 
 
 @pytest.mark.by_day(3)

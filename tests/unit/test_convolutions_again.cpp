@@ -85,7 +85,8 @@ TEST(ConvolutionsAgain, WhereTheResultIsReturnedItIsStored) {
 
 TEST(ConvolutionsAgain, WhereSomethingElseReadsTheResultItIsStored) {
   const std::string text = replaced(
-      replaced(kFew, "  return %relu", "  %sums = aten.cumsum.default(self=%y, dim=3) : f32[128, 64, 126, 126]\n  return %relu"),
+      replaced(kFew, "  return %relu",
+               "  %sums = aten.cumsum.default(self=%y, dim=3) : f32[128, 64, 126, 126]\n  return %relu"),
       "return %relu", "return %relu, %sums");
   EXPECT_EQ(Planned(text).convolutions(), 1);
 }
@@ -97,7 +98,8 @@ TEST(ConvolutionsAgain, NotWhereArithmeticTakesLongerThanMemory) {
 
 TEST(ConvolutionsAgain, WithoutStatisticsThereIsOne) {
   const std::string text = replaced(
-      kFew, "%norm = aten.group_norm.default(input=%y, num_groups=8, weight=%scale, bias=%shift) : f32[128, 64, 126, 126]",
+      kFew,
+      "%norm = aten.group_norm.default(input=%y, num_groups=8, weight=%scale, bias=%shift) : f32[128, 64, 126, 126]",
       "%norm = aten.cumsum.default(self=%y, dim=3) : f32[128, 64, 126, 126]");
   EXPECT_EQ(Planned(text).convolutions(), 1);
 }
