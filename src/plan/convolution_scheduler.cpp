@@ -123,8 +123,9 @@ bool put_together(LoweredGroup& group, const Together& together) {
   phases.back() = together.columns;
   if (phases.size() > 1) phases[phases.size() - 2] = together.rows;
   auto phased = with_phases(one, phases);
-  if (phased) group.convolution = *std::move(phased);
-  return phased.has_value();
+  if (!phased) return false;
+  group.convolution = *std::move(phased);
+  return true;
 }
 
 // Of few channels to few filters, blocks wait for their loads: two columns take as many, where the row of taps that
