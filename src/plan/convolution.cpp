@@ -50,6 +50,38 @@ std::optional<int64_t> position_stride(const TensorType& type) {
 
 int64_t ceil_of(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
 
+struct PhaseWindow {
+  int64_t first = 0, last = 0;
+
+  int64_t length() const { return last - first + 1; }
+};
+
+// Of a transposed convolution with stride. Output position o meets input position i with tap (o + padding − stride · i)
+// / dilation: of o = stride · place + phase − crop those from place + first to place + last.
+PhaseWindow window_of(const ConvolutionDim& dim, int64_t padding, int64_t crop) {
+  PhaseWindow window{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+  for (int64_t phase = 0; phase < dim.phases; ++phase)
+    for (int64_t tap = 0; tap < dim.kernel; ++tap) {
+      const int64_t distance = phase + padding - crop - dim.tap_distance * tap;
+      if (distance % dim.phases != 0) continue;
+      window.first = std::min(window.first, distance / dim.phases);
+      window.last = std::max(window.last, distance / dim.phases);
+    }
+  return window;
+}
+
+void set_window(ConvolutionDim& dim, int64_t padding, int64_t crop) {
+  const PhaseWindow window = window_of(dim, padding, crop);
+  dim.crop = crop;
+  dim.taps = window.length();
+  dim.padding = -window.first;
+  dim.first_tap = padding - crop - dim.phases * window.first;
+  dim.places = ceil_of(dim.output + crop, dim.phases);
+}
+
+// The padding that PyTorch was given, of a transposed convolution with stride.
+int64_t own_padding(const ConvolutionDim& dim) { return dim.first_tap + dim.crop - dim.phases * dim.padding; }
+
 ConvolutionDim dim_of(bool transposed, int64_t input, int64_t output, int64_t kernel, int64_t stride, int64_t padding,
                       int64_t dilation) {
   ConvolutionDim dim{.input = input,
@@ -71,30 +103,29 @@ ConvolutionDim dim_of(bool transposed, int64_t input, int64_t output, int64_t ke
   dim.phases = stride;
   dim.dilation = 1;
   dim.tap_distance = dilation;
-  // Output position o meets input position i with tap (o + padding − stride · i) / dilation: of o = stride · place +
-  // phase − crop those from place + first to place + last. What is cropped costs masks and stores that are not aligned.
-  const auto window = [&](int64_t crop) {
-    int64_t first = std::numeric_limits<int64_t>::max(), last = std::numeric_limits<int64_t>::min();
-    for (int64_t phase = 0; phase < stride; ++phase)
-      for (int64_t tap = 0; tap < kernel; ++tap) {
-        const int64_t distance = phase + padding - crop - dilation * tap;
-        if (distance % stride != 0) continue;
-        first = std::min(first, distance / stride);
-        last = std::max(last, distance / stride);
-      }
-    return std::pair{first, last};
-  };
-  const auto length = [&](int64_t crop) { return window(crop).second - window(crop).first + 1; };
-  dim.crop = length(padding % stride) < length(0) ? padding % stride : 0;
-  const int64_t first = window(dim.crop).first;
-  dim.taps = length(dim.crop);
-  dim.padding = -first;
-  dim.first_tap = padding - dim.crop - stride * first;
-  dim.places = ceil_of(output + dim.crop, stride);
+  // What is cropped costs masks and stores that are not aligned.
+  const bool is_shorter = window_of(dim, padding, padding % stride).length() < window_of(dim, padding, 0).length();
+  set_window(dim, padding, is_shorter ? padding % stride : 0);
   return dim;
 }
 
 }  // namespace
+
+void drop_crop(ConvolutionDim& dim) { set_window(dim, own_padding(dim), 0); }
+
+bool reaches_all(const ConvolutionDim& dim) {
+  const int64_t padding = own_padding(dim);
+  const auto meets = [&](int64_t input, int64_t tap) {
+    const int64_t output = dim.phases * input + dim.tap_distance * tap - padding;
+    return output >= 0 && output < dim.output;
+  };
+  std::vector<bool> inputs(dim.input), taps(dim.kernel);
+  for (int64_t input = 0; input < dim.input; ++input)
+    for (int64_t tap = 0; tap < dim.kernel; ++tap)
+      if (meets(input, tap)) inputs[input] = taps[tap] = true;
+  const auto holds = [](bool one) { return one; };
+  return std::all_of(inputs.begin(), inputs.end(), holds) && std::all_of(taps.begin(), taps.end(), holds);
+}
 
 std::optional<Convolution> with_phases(Convolution convolution, const std::vector<int64_t>& phases) {
   if (convolution.transposed || convolution.phases() > 1) return std::nullopt;
@@ -111,7 +142,8 @@ std::optional<Convolution> with_phases(Convolution convolution, const std::vecto
     dim.window = std::max<int64_t>(dim.window / dim.phases, 1);
     dim.stride *= dim.phases;
   }
-  convolution.folds_phases = folds && convolution.phases() > 1;
+  if (folds && convolution.phases() > 1) convolution.folded_dims = static_cast<int64_t>(convolution.dims.size());
+  if (convolution.folds_phases() && convolution.keeps_windows) return std::nullopt;
   const bool stacks = convolution.phases() == 1 || convolution.stacked_dims() > 0;
   return stacks ? std::optional(std::move(convolution)) : std::nullopt;
 }
@@ -129,7 +161,7 @@ int64_t Convolution::stacked_dims() const {
   const int64_t most_folded = keeps_filters ? kMostFolded : kMostRows;
   int64_t stacked = 0, rows = folds_filters ? std::bit_ceil(static_cast<uint64_t>(filters)) : filters;
   if (image.dtype != DType::f32 || is_direct() || phases() == 1) return 0;
-  if (folds_phases) return static_cast<int64_t>(dims.size());
+  if (folds_phases()) return folded_dims;
   for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim, ++stacked) {
     rows *= dim->row_phases();
     if (stacked > 0 ? rows > kMostRows : folds_filters && rows > most_folded) break;

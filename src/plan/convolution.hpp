@@ -54,8 +54,11 @@ struct Convolution {
   bool exact = false;          // as sums of f32 products; else operands may be rounded to TF32's 11 digits
   bool folds_filters = false;  // what follows folds the result over them: a block has all filters
   bool keeps_filters = false;  // and stores all that it folds, or something of each
-  bool folds_phases = false;   // what follows folds the result over all phases of each place
+  // Of how many dimensions, the last ones, what follows folds the result over all phases of each place.
+  int64_t folded_dims = 0;
+  bool keeps_windows = false;  // and stores all that it folds in windows and phases
 
+  bool folds_phases() const { return folded_dims > 0; }
   int64_t window() const;  // points of the result that what follows folds together
   int64_t taps() const;    // of the window
   int64_t phases() const;  // all dimensions' together
@@ -79,6 +82,14 @@ struct Convolution {
 // as phases of one place: their windows overlap, and are read once. nullopt where a dimension is dilated or shorter, or
 // what follows folds some of these phases apart from others.
 std::optional<Convolution> with_phases(Convolution convolution, const std::vector<int64_t>& phases);
+
+// Counts the phases of a transposed convolution's dimension from the output's first position: nothing is cropped then,
+// and a window may have a tap more.
+void drop_crop(ConvolutionDim& dim);
+
+// Of a transposed convolution's dimension: does every input position meet every tap's output within the result? Not so
+// where padding cuts off all outputs of one.
+bool reaches_all(const ConvolutionDim& dim);
 
 // conv1d, conv2d, conv3d and their transposed forms, with a batch and no empty size, in f32, f16 or bf16. nullopt for
 // all else, and for groups of few filters.

@@ -81,9 +81,9 @@ class ConvolutionKernels : ConvolutionStatistics {
     Axes axes;
     axes.group = draft.grid("group", one_.groups);
     // The kernel that computes again has a block for each phase.
-    const bool stacks = stacked_ > 0 && (!again || one_.folds_phases);
+    const bool stacks = stacked_ > 0 && (!again || one_.folds_phases());
     const auto declare_rows = [&] {
-      if (one_.folds_phases)
+      if (one_.folds_phases())
         return declare_folded_phases(draft, axes, again ? block(own_filters) : blocks_.filters, again);
       if (one_.folds_filters) return declare_folded_rows(draft, axes, own_filters, stacks);
       lower::AxisSchedule how{.mapping = Mapping::kGrid,
@@ -149,10 +149,10 @@ class ConvolutionKernels : ConvolutionStatistics {
   }
 
   // Phases stand beside the filters. Computed again they are walked: of what is not finite one phase has a tap that
-  // another lacks.
+  // another lacks. Not where all that is folded is stored: then what is folded is NaN for all phases if it is for one.
   void declare_folded_phases(ScheduledDraft& draft, Axes& axes, int64_t width, bool again) const {
     lower::AxisSchedule phases{.mapping = Mapping::kTile, .width = rows_of_filter_, .within = "filter"};
-    if (again) phases = {.mapping = Mapping::kLoop, .width = 1};
+    if (again && !one_.keeps_windows) phases = {.mapping = Mapping::kLoop, .width = 1};
     else width = std::max<int64_t>(width / rows_of_filter_, 2);
     axes.row = symbol_index(draft.mapped("filter", one_.filters, {.mapping = Mapping::kGrid, .width = width}));
     axes.window.push_back(draft.mapped(kPhases, rows_of_filter_, phases));
@@ -259,7 +259,7 @@ class ConvolutionKernels : ConvolutionStatistics {
   bool can_walk() const { return is_of_one_sample() || one_.samples <= kMostFlags; }
 
   // Tensor cores want 64 rows at least, and any number of columns. Few threads share a row: it is soon folded.
-  bool places_first() const { return blocks_.filters < 64 || one_.folds_filters || one_.folds_phases; }
+  bool places_first() const { return blocks_.filters < 64 || one_.folds_filters || one_.folds_phases(); }
 
   bool is_large() const {
     constexpr int64_t kManyBlocks = 1 << 12;  // of 64 by 64
@@ -320,15 +320,14 @@ class ConvolutionKernels : ConvolutionStatistics {
       exists = build.both(exists,
                           build.both(within(draft, axes.phases[at], dim.phases), within(draft, output, dim.output)));
       stored = stored * Index(dim.output) + output;
-      outputs.push_back(output);
       // What follows may load by position: those that are not stored are called by others that exist.
-      position = position * Index(dim.output) +
-                 kernel::modulo(output + Index(dim.crop > 0 ? dim.output : 0), dim.output, ranges);
+      outputs.push_back(kernel::modulo(output + Index(dim.crop > 0 ? dim.output : 0), dim.output, ranges));
+      position = position * Index(dim.output) + outputs.back();
     }
     if (one_.phases() == 1 && blocks_.rows == 1 && !counts_positions_) position = stored = axes.place;
     const ExprId result = build.cast(one_.image.dtype, sum);
     if (!axes.window.empty()) {
-      store_results(draft, group_, outputs, result, mask, {}, axes.window);
+      store_results(draft, group_, outputs, result, build.both(mask, exists), {}, axes.window);
     } else if (!group_.statistics) {
       store_results(draft, group_, {axes.sample, row, position}, result, build.both(mask, exists),
                     {axes.sample, row, stored});
@@ -466,9 +465,11 @@ class ConvolutionKernels : ConvolutionStatistics {
   }
 
   // Does the filter have the tap? Beside one that it has not, the image is zero as well: zero times infinity is NaN.
-  ExprId taps_exist(KernelDraft& draft, const Axes& axes) const {
+  ExprId taps_exist(KernelDraft& draft, const Axes& axes) const { return taps_exist(draft, axes, dims()); }
+  // Along the first dimensions alone.
+  ExprId taps_exist(KernelDraft& draft, const Axes& axes, size_t count) const {
     ExprId exists = kernel::kNoExpr;
-    for (size_t at = 0; at < dims(); ++at)
+    for (size_t at = 0; at < count; ++at)
       exists = draft.build.both(exists, tap_exists(draft, one_.dims[at], axes.phases[at], axes.tap[at]));
     return exists;
   }
@@ -490,7 +491,9 @@ class ConvolutionKernels : ConvolutionStatistics {
       places.at.push_back(place[at] * Index(dim.stride) + axes.tap[at] * Index(dim.dilation) - Index(dim.padding));
       places.inside.push_back(within(draft, places.at.back(), dim.input));
     }
-    return image_elements(draft, std::move(places), taps_exist(draft, axes), ImageUse::kAgain);
+    // Where phases stand beside the filters, the image is the same for all of them.
+    const size_t known = one_.folds_phases() && one_.keeps_windows ? dims() - stacked_ : dims();
+    return image_elements(draft, std::move(places), taps_exist(draft, axes, known), ImageUse::kAgain);
   }
 
   ExprId sample_number(KernelDraft& draft, const std::string& name, DType dtype, int scratch,
@@ -523,7 +526,7 @@ class ConvolutionKernels : ConvolutionStatistics {
     const auto largest = [&](ExprId flag, Symbol along) {
       return build.reduce(kernel::ReduceOp::kMax, {flag}, {along});
     };
-    ExprId of_filters = one_.folds_phases ? flag_of_phases(draft, axes)
+    ExprId of_filters = one_.folds_phases() ? flag_of_phases(draft, axes)
                                           : filter_number(draft, "spoilt_filters", DType::i32, spoilt_filters_, axes),
            of_samples = sample_number(draft, "spoilt_samples", DType::i32, spoilt_samples_, axes.sample);
     if (one_.folds_filters) of_filters = largest(of_filters, *kernel::as_symbol(axes.filter));

@@ -108,18 +108,63 @@ std::optional<std::vector<int64_t>> windows_of(const LoweredGroup& group, const 
                                                                                                 : std::nullopt;
 }
 
-// With such windows behind it. Phases lie among each other: a window has all of some places, or none of it fits.
-bool take_windows(Convolution& convolution, const std::vector<int64_t>& windows) {
-  convolution.folds_phases = convolution.phases() > 1;
-  for (size_t at = 0; at < windows.size(); ++at) {
-    ConvolutionDim& dim = convolution.dims[at];
-    if (windows[at] % dim.phases != 0 || dim.crop != 0) return false;
-    dim.window = windows[at] / dim.phases;
-    if (dim.phases == 1) continue;
-    dim.least_padded = dim.padded();       // one image is laid out for this group and others
-    dim.places = dim.output / dim.phases;  // of others no window has all phases
+// Is the value NaN wherever a fold that it needs is, whatever else it needs?
+std::vector<bool> follow_folds(const GroupKernel& kernel) {
+  const auto carries = [](ScalarOp op) {
+    return op == ScalarOp::kAdd || op == ScalarOp::kSub || op == ScalarOp::kMul || op == ScalarOp::kDiv;
+  };
+  std::vector<bool> follows(kernel.exprs.size());
+  for (size_t id = 0; id < kernel.exprs.size(); ++id) {
+    const Expr& expr = kernel.exprs[id];
+    const auto is_one = [&](ExprId operand) { return follows[operand]; };
+    follows[id] = expr.kind == ExprKind::kReduce ||
+                  (expr.kind == ExprKind::kOp && carries(expr.op) &&
+                   std::any_of(expr.operands.begin(), expr.operands.end(), is_one));
   }
-  return !convolution.folds_phases || convolution.stacked_dims() > 0;
+  return follows;
+}
+
+// Does one number of those that are folded which is not finite make all that is stored NaN? So do means and squared
+// deviations, where what is stored needs the product by way of these alone, or beside them in sums and products.
+bool spreads_nan(const LoweredGroup& group) {
+  const GroupKernel& kernel = group.kernel;
+  const std::vector<bool> follows = follow_folds(kernel);
+  const int product = product_buffer(group);
+  std::vector<bool> asked(kernel.exprs.size());
+  for (const Store& store : kernel.stores) asked[store.value] = true;
+  for (size_t id = asked.size(); id-- > 0;) {  // operands stand before what is made of them
+    const Expr& expr = kernel.exprs[id];
+    if (expr.kind == ExprKind::kReduce && expr.reduce != ReduceOp::kMoments) return false;
+    if (!asked[id] || follows[id]) continue;
+    if (is_load(expr) && expr.access.buffer == product) return false;
+    for (const ExprId part : made_of(kernel, expr)) asked[part] = true;
+  }
+  return true;
+}
+
+// With such windows behind it. Phases lie among each other: a window has all of some places, or none of it fits. Of
+// dimensions without windows, the first ones, phases are blocks of their own.
+bool take_windows(Convolution& convolution, const std::vector<int64_t>& windows) {
+  const size_t count = windows.size();
+  size_t folded = 0;  // dimensions, from the last
+  for (; folded < count && (windows[count - 1 - folded] > 1 || convolution.dims[count - 1 - folded].phases == 1);)
+    ++folded;
+  for (size_t at = 0; at < count; ++at) {
+    ConvolutionDim& dim = convolution.dims[at];
+    const bool is_folded = at + folded >= count;
+    if (dim.phases > 1 && (is_folded ? windows[at] % dim.phases != 0 : windows[at] > 1)) return false;
+    dim.window = windows[at] / (is_folded ? dim.phases : 1);
+    if (dim.phases == 1) continue;
+    dim.least_padded = dim.padded();  // one image is laid out for this group and others
+    if (!is_folded) continue;
+    if (dim.crop > 0) drop_crop(dim);
+    dim.places = dim.output / dim.phases;  // of others no window has all phases
+    // The kernel that computes again has all phases in a block, too: zeros for taps that one lacks.
+    if (convolution.keeps_windows && !reaches_all(dim)) return false;
+  }
+  if (convolution.phases() == 1) return true;
+  convolution.folded_dims = static_cast<int64_t>(folded);
+  return convolution.stacked_dims() > 0 && convolution.rows_of_filter() > 1;
 }
 
 }  // namespace
@@ -148,11 +193,6 @@ std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std:
     // Depthwise, nothing lays the image out, and several windows share an element.
     if (!producer || (convolution->is_direct() && !of_image.empty())) return std::nullopt;
   }
-  if (!of_image.empty())
-    for (ConvolutionDim& dim : convolution->dims) {
-      if (dim.padding < 0) return std::nullopt;
-      dim.least_padded = dim.padding + dim.input;
-    }
   sides.after.insert(std::upper_bound(sides.after.begin(), sides.after.end(), node), node);
   Shape lengths;
   for (const ConvolutionDim& dim : convolution->dims) lengths.push_back(dim.output);
@@ -167,10 +207,17 @@ std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std:
     if (convolution->keeps_filters && convolution->phases() > 1 && convolution->stacked_dims() == 0)
       return std::nullopt;
   } else if (const auto windows = group->statistics ? std::nullopt : windows_of(*group, *convolution, lengths)) {
+    convolution->keeps_windows = stores_over_reduce_axes(group->kernel);
     if (!take_windows(*convolution, *windows)) return std::nullopt;
+    if (convolution->keeps_windows && convolution->folds_phases() && !spreads_nan(*group)) return std::nullopt;
   } else if (!group->statistics && folds(group->kernel)) {
     return std::nullopt;
   }
+  if (!of_image.empty())
+    for (ConvolutionDim& dim : convolution->dims) {
+      if (dim.padding < 0) return std::nullopt;
+      dim.least_padded = std::max(dim.least_padded, dim.padding + dim.input);
+    }
   group->convolution = std::move(convolution);
   group->producer = std::move(producer);
   return group;
