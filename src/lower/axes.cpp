@@ -57,8 +57,7 @@ class Mapper {
       else map_axis(static_cast<kernel::Symbol>(symbol));
     }
     for (const auto& [axis, schedule] : schedules_) make_last(axis, *schedule);
-    for (const auto& [axis, schedule] : schedules_)
-      if (!schedule->within.empty()) part_lanes(symbol_of(schedule->within), axis);
+    part_lanes();
     for (const kernel::Buffer& buffer : kernel_.buffers) {
       tile::Buffer one;
       one.name = buffer.name;
@@ -110,14 +109,26 @@ class Mapper {
     return -1;
   }
 
-  // The lanes of two axes that are one in products, behind them.
-  void part_lanes(kernel::Symbol outer, kernel::Symbol inner) {
-    MappedAxis &slow = mapped_.axes[outer], &fast = mapped_.axes[inner];
-    slow.last = add(kernel_.symbols[outer].name, SymbolKind::kLane, {0, slow.width - 1});
-    fast.last = slow.inner = add(kernel_.symbols[inner].name, SymbolKind::kLane, {0, fast.width - 1});
-    slow.index = kernel::symbol_index(slow.last);
-    if (slow.outer >= 0) slow.index = slow.index + kernel::symbol_index(slow.outer) * tile::Index(slow.width);
-    fast.index = kernel::symbol_index(fast.last);
+  // The lanes of two axes that are one in products, behind them: those that come first of all pairs and then the others,
+  // whose neighbours often lie side by side in memory.
+  void part_lanes() {
+    std::vector<std::pair<kernel::Symbol, kernel::Symbol>> pairs;
+    for (const auto& [axis, schedule] : schedules_)
+      if (!schedule->within.empty()) pairs.emplace_back(symbol_of(schedule->within), axis);
+    const auto part = [&](kernel::Symbol symbol) {
+      MappedAxis& axis = mapped_.axes[symbol];
+      axis.last = add(kernel_.symbols[symbol].name, SymbolKind::kLane, {0, axis.width - 1});
+      axis.index = kernel::symbol_index(axis.last);
+    };
+    for (const auto& [outer, inner] : pairs) {
+      part(outer);
+      MappedAxis& slow = mapped_.axes[outer];
+      if (slow.outer >= 0) slow.index = slow.index + kernel::symbol_index(slow.outer) * tile::Index(slow.width);
+    }
+    for (const auto& [outer, inner] : pairs) {
+      part(inner);
+      mapped_.axes[outer].inner = mapped_.axes[inner].last;
+    }
   }
 
   void map_axis(kernel::Symbol symbol) {

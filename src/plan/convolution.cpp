@@ -58,7 +58,7 @@ struct PhaseWindow {
 
 // Of a transposed convolution with stride. Output position o meets input position i with tap (o + padding − stride · i)
 // / dilation: of o = stride · place + phase − crop those from place + first to place + last.
-PhaseWindow window_of(const ConvolutionDim& dim, int64_t padding, int64_t crop) {
+PhaseWindow phase_window(const ConvolutionDim& dim, int64_t padding, int64_t crop) {
   PhaseWindow window{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
   for (int64_t phase = 0; phase < dim.phases; ++phase)
     for (int64_t tap = 0; tap < dim.kernel; ++tap) {
@@ -71,7 +71,7 @@ PhaseWindow window_of(const ConvolutionDim& dim, int64_t padding, int64_t crop) 
 }
 
 void set_window(ConvolutionDim& dim, int64_t padding, int64_t crop) {
-  const PhaseWindow window = window_of(dim, padding, crop);
+  const PhaseWindow window = phase_window(dim, padding, crop);
   dim.crop = crop;
   dim.taps = window.length();
   dim.padding = -window.first;
@@ -104,7 +104,7 @@ ConvolutionDim dim_of(bool transposed, int64_t input, int64_t output, int64_t ke
   dim.dilation = 1;
   dim.tap_distance = dilation;
   // What is cropped costs masks and stores that are not aligned.
-  const bool is_shorter = window_of(dim, padding, padding % stride).length() < window_of(dim, padding, 0).length();
+  const bool is_shorter = phase_window(dim, padding, padding % stride).length() < phase_window(dim, padding, 0).length();
   set_window(dim, padding, is_shorter ? padding % stride : 0);
   return dim;
 }

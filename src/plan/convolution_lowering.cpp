@@ -198,18 +198,20 @@ std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std:
   for (const ConvolutionDim& dim : convolution->dims) lengths.push_back(dim.output);
   std::optional<LoweredGroup> group = lower_with(facts, sides.after, convolution->product(), of_rest, lengths, true);
   if (!group || (group->statistics && convolution->phases() > 1 && convolution->is_direct())) return std::nullopt;
-  if (const auto folded = folded_dimension(*group)) {
-    constexpr size_t kFilters = 1;  // behind samples
-    if (*folded != kFilters || convolution->groups > 1 || convolution->filters > kMostFolded) return std::nullopt;
+  constexpr size_t kFilters = 1;  // behind samples
+  const auto folded = folded_dimension(*group);
+  const auto windows = group->statistics || folded == kFilters ? std::nullopt : windows_of(*group, *convolution, lengths);
+  if (windows) {
+    convolution->keeps_windows = stores_over_reduce_axes(group->kernel);
+    if (!take_windows(*convolution, *windows)) return std::nullopt;
+    if (convolution->keeps_windows && convolution->folds_phases() && !spreads_nan(*group)) return std::nullopt;
+  } else if (folded) {
+    if (folded != kFilters || convolution->groups > 1 || convolution->filters > kMostFolded) return std::nullopt;
     convolution->folds_filters = true;
     convolution->keeps_filters = stores_over_reduce_axes(group->kernel);
     // Phases that are blocks of their own would store every other element of what is stored whole.
     if (convolution->keeps_filters && convolution->phases() > 1 && convolution->stacked_dims() == 0)
       return std::nullopt;
-  } else if (const auto windows = group->statistics ? std::nullopt : windows_of(*group, *convolution, lengths)) {
-    convolution->keeps_windows = stores_over_reduce_axes(group->kernel);
-    if (!take_windows(*convolution, *windows)) return std::nullopt;
-    if (convolution->keeps_windows && convolution->folds_phases() && !spreads_nan(*group)) return std::nullopt;
   } else if (!group->statistics && folds(group->kernel)) {
     return std::nullopt;
   }

@@ -184,6 +184,14 @@ def _of_large_pool(bound: Tensor, magnitude: Tensor) -> Tensor:
     return F.max_pool2d(bound, 4)
 
 
+def _of_norm(bound: Tensor, magnitude: Tensor) -> Tensor:
+    return 8.0 * bound.amax(-1, keepdim=True).expand_as(bound) + 2.0**-20  # of eight numbers and a variance of over 1
+
+
+def _row_norm(y: Tensor, *parameters: Tensor) -> Tensor:
+    return F.layer_norm(y, y.shape[-1:], *parameters, eps=1.0)
+
+
 PLANE = ((2, 5, 9, 11), (18, 5, 3, 3), (18,))
 POOLED = ((2, 5, 8, 12), (18, 5, 3, 3), (18,))
 
@@ -319,6 +327,42 @@ FOLDS = [
         lambda y: F.max_pool2d(y, 2),
         _of_pool,
         ((2, 5, 4, 6), (5, 18, 3, 2), (18,)),
+    ),
+    _fold(
+        "pool_of_phases_of_two_places",
+        transposed(stride=2, padding=1),
+        lambda y: F.max_pool2d(y, 2),
+        _of_pool,
+        ((2, 5, 4, 6), (5, 18, 4, 4), (18,)),
+    ),
+    _fold(
+        "pool_of_the_last_dimensions_phases",
+        transposed(stride=2, padding=1),
+        lambda y: F.max_pool2d(y, (1, 2)),
+        lambda bound, magnitude: F.max_pool2d(bound, (1, 2)),
+        ((2, 5, 4, 6), (5, 18, 4, 4), (18,)),
+    ),
+    _fold("norm_of_rows", conv(padding=1), _row_norm, _of_norm, ((2, 5, 6, 8), (18, 5, 3, 3), (18,))),
+    _fold(
+        "norm_of_rows_of_phases",
+        transposed(stride=2, padding=1, output_padding=1),
+        lambda y: F.gelu(_row_norm(y - 0.5)) * 0.5,
+        _of_norm,
+        ((2, 5, 3, 4), (5, 18, 3, 3), (18,)),
+    ),
+    _fold(
+        "norm_of_rows_of_phases_in_three_dimensions",
+        transposed(stride=2, padding=1),
+        _row_norm,
+        _of_norm,
+        ((2, 3, 2, 3, 4), (3, 18, 4, 4, 4), (18,)),
+    ),
+    _fold(
+        "norm_of_rows_of_four_phases",
+        transposed(stride=4),
+        _row_norm,
+        _of_norm,
+        ((3, 5, 2), (5, 18, 4), (18,)),
     ),
     _fold("pool_of_groups", conv(groups=2), lambda y: F.max_pool2d(y, 2), _of_pool, ((2, 6, 8, 8), (36, 3, 3, 3))),
     _fold("amin_of_halves", conv(), lambda y: y.amin(1, keepdim=True), _of_largest, PLANE, dtype=torch.float16),
