@@ -242,6 +242,17 @@ FOLDED = {
         (8, 32, 8, 32, 32),
         lambda y: F.avg_pool3d(torch.tanh(y), 2),
     ),
+    # A window has the last phase of one place and the first of the next.
+    "phases_of_two_places_pooled": (
+        torch.nn.ConvTranspose2d(32, 64, 4, stride=2, padding=1),
+        (32, 32, 64, 64),
+        lambda y: F.max_pool2d(y, 2),
+    ),
+    "norm_of_rows_of_phases": (
+        torch.nn.ConvTranspose3d(32, 64, 3, stride=2, padding=1, output_padding=1),
+        (8, 32, 8, 32, 32),
+        lambda y: F.gelu(F.layer_norm(y, (64,))),
+    ),
     "phases_pooled_not_rounded": (
         torch.nn.ConvTranspose3d(3, 16, 3, stride=2, padding=1),
         (32, 3, 16, 32, 32),
@@ -278,8 +289,6 @@ def test_folds_over_channels_and_windows_are_done_where_the_result_is_made(name:
         (torch.nn.Conv2d(32, 64, 3), lambda y: y.amax((1, 3))),
         (torch.nn.Conv2d(32, 64, 3), lambda y: y.argmax(1)),
         (torch.nn.ConvTranspose2d(32, 64, 3, stride=2), lambda y: F.max_pool2d(y, 3)),
-        # A window has the last phase of one place and the first of the next.
-        (torch.nn.ConvTranspose2d(32, 64, 4, stride=2, padding=1), lambda y: F.max_pool2d(y, 2)),
     ],
     ids=[
         "of_each_group",
@@ -289,13 +298,34 @@ def test_folds_over_channels_and_windows_are_done_where_the_result_is_made(name:
         "over_both",
         "place",
         "over_some_phases",
-        "over_phases_of_two_places",
     ],
 )
 def test_other_folds_have_a_kernel_of_their_own(part: torch.nn.Module, after: Any) -> None:
     emitted = compile_for_gpu(Module(part, after), torch.randn(32, 32, 64, 64))
     schedulers = [one["scheduler"] for one in emitted["schedule"]["groups"]]
     assert len(schedulers) == 2 and schedulers[1] in ("reduction", "normalisation", "sliding")
+
+
+# Computed again, a phase has zero times infinity where another has what is finite.
+@pytest.mark.parametrize(
+    "padding, width, after, joined",
+    [
+        (1, 32, lambda y: F.gelu(F.layer_norm(y, (64,))), True),
+        (1, 32, lambda y: torch.softmax(y, 3), False),
+        (1, 32, lambda y: y + F.layer_norm(y, (64,)), True),
+        (1, 32, lambda y: torch.where(y > 0, F.layer_norm(y, (64,)), 1.0), False),
+        # What half of the image's columns meet is cut off.
+        (33, 64, lambda y: F.layer_norm(y, (64,)), False),
+    ],
+    ids=["norm", "softmax", "norm_and_residual", "chosen_by_what_is_normed", "cut_off"],
+)
+def test_rows_of_phases_are_folded_where_nothing_finite_is_lost(
+    padding: int, width: int, after: Any, joined: bool
+) -> None:
+    part = torch.nn.ConvTranspose2d(32, 64, 3, stride=2, padding=padding, output_padding=1)
+    emitted = compile_for_gpu(Module(part, after), torch.randn(64, 32, 64, width))
+    schedulers = [one["scheduler"] for one in emitted["schedule"]["groups"]]
+    assert (schedulers == ["convolution"]) == joined, schedulers
 
 
 def test_phases_stand_among_the_filters_that_are_folded() -> None:
