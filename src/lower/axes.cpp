@@ -109,8 +109,8 @@ class Mapper {
     return -1;
   }
 
-  // The lanes of two axes that are one in products, behind them: those that come first of all pairs and then the others,
-  // whose neighbours often lie side by side in memory.
+  // The lanes of two axes that are one in products, behind them. Of several such pairs those within come first: they are
+  // often neighbours in memory, which threads follow (make_last).
   void part_lanes() {
     std::vector<std::pair<kernel::Symbol, kernel::Symbol>> pairs;
     for (const auto& [axis, schedule] : schedules_)
@@ -119,14 +119,14 @@ class Mapper {
       MappedAxis& axis = mapped_.axes[symbol];
       axis.last = add(kernel_.symbols[symbol].name, SymbolKind::kLane, {0, axis.width - 1});
       axis.index = kernel::symbol_index(axis.last);
+      if (axis.outer >= 0) axis.index = axis.index + kernel::symbol_index(axis.outer) * tile::Index(axis.width);
     };
+    const bool inner_first = pairs.size() > 1;
+    if (inner_first)
+      for (const auto& [outer, inner] : pairs) part(inner);
     for (const auto& [outer, inner] : pairs) {
       part(outer);
-      MappedAxis& slow = mapped_.axes[outer];
-      if (slow.outer >= 0) slow.index = slow.index + kernel::symbol_index(slow.outer) * tile::Index(slow.width);
-    }
-    for (const auto& [outer, inner] : pairs) {
-      part(inner);
+      if (!inner_first) part(inner);
       mapped_.axes[outer].inner = mapped_.axes[inner].last;
     }
   }

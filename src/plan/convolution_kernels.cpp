@@ -259,7 +259,9 @@ class ConvolutionKernels : ConvolutionStatistics {
   bool can_walk() const { return is_of_one_sample() || one_.samples <= kMostFlags; }
 
   // Tensor cores want 64 rows at least, and any number of columns. Few threads share a row: it is soon folded.
-  bool places_first() const { return blocks_.filters < 64 || one_.folds_filters || one_.folds_phases(); }
+  bool places_first() const {
+    return blocks_.filters < 64 || one_.folds_filters || (one_.folds_phases() && !one_.keeps_windows);
+  }
 
   bool is_large() const {
     constexpr int64_t kManyBlocks = 1 << 12;  // of 64 by 64
