@@ -148,6 +148,18 @@ std::optional<Convolution> with_phases(Convolution convolution, const std::vecto
   return stacks ? std::optional(std::move(convolution)) : std::nullopt;
 }
 
+ConvolutionDim::Taps ConvolutionDim::taps_of(int64_t phase) const {
+  std::optional<Taps> found;
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    const int64_t distance = phase + first_tap - phases * tap;
+    const int64_t own = flipped ? distance / tap_distance : tap - phase_taps * phase;
+    if ((flipped && (distance < 0 || distance % tap_distance != 0)) || own < 0 || own >= kernel) continue;
+    if (!found) found = Taps{.first = tap};
+    found->count = tap - found->first + 1;
+  }
+  return found.value_or(Taps{});
+}
+
 int64_t ConvolutionDim::row_phases() const {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(phases)));
 }
@@ -173,6 +185,16 @@ int64_t Convolution::stacked_dims() const {
 int64_t Convolution::rows_of_filter() const {
   return std::accumulate(dims.end() - stacked_dims(), dims.end(), int64_t{1},
                          [](int64_t rows, const ConvolutionDim& dim) { return rows * dim.row_phases(); });
+}
+
+double Convolution::share_of_taps() const {
+  double share = 1;
+  for (auto dim = dims.begin(); dim != dims.end() - stacked_dims(); ++dim) {
+    int64_t walked = 0;
+    for (int64_t phase = 0; phase < dim->phases; ++phase) walked += dim->taps_of(phase).count;
+    share *= static_cast<double>(walked) / static_cast<double>(dim->phases * dim->taps);
+  }
+  return share;
 }
 
 int64_t Convolution::window() const {

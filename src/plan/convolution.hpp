@@ -32,6 +32,12 @@ struct ConvolutionDim {
   // Do some taps of the window lie outside of the filter in one phase and inside in another?
   bool is_ragged() const { return phases > 1 && taps * phases != kernel; }
 
+  // The taps of the window from the first that the phase's filter has to its last; one where it has none.
+  struct Taps {
+    int64_t first = 0, count = 1;
+  };
+  Taps taps_of(int64_t phase) const;
+
   // Phases as rows of a product have them: a power of two.
   int64_t row_phases() const;
   // Positions of the input, zeros around it included, as they are laid out: those that some place reads.
@@ -74,6 +80,8 @@ struct Convolution {
   // images, whose infinities could not be computed again. And how many rows a filter has then.
   int64_t stacked_dims() const;
   int64_t rows_of_filter() const;
+  // The share of all taps that phases apart from each other walk, of the outer dimensions, whose phases are no rows.
+  double share_of_taps() const;
   // Its result as a product's: a batch of samples, filters for rows, positions for columns, and as deep as a filter.
   Product product() const;
 };

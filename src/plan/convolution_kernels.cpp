@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "plan/convolution_statistics.hpp"
+#include "plan/convolution_axes.hpp"
 
 namespace kw::plan {
 
@@ -16,16 +16,10 @@ using kernel::Symbol;
 using kernel::symbol_index;
 using lower::Mapping;
 
-constexpr int64_t kWalkers = 1024;    // blocks that look whether there is anything to compute again
-constexpr int64_t kMostFlags = 4096;  // of samples, that each of them reads
-constexpr const char* kPhases = "phase_of_filter";
-constexpr const char* kTapNames[] = {"tap_slice", "tap_row", "tap_column"};
-constexpr int64_t kTapDepth = 32;  // channels from which each tap is a loop's step, or several
-
-class ConvolutionKernels : ConvolutionStatistics {
+class ConvolutionKernels : ConvolutionAxes {
  public:
   ConvolutionKernels(const LoweredGroup& group, const ConvolutionBlocks& blocks)
-      : ConvolutionStatistics(group, blocks) {}
+      : ConvolutionAxes(group, blocks) {}
 
   ScheduledGroup run() {
     if (group_.statistics) declare_parts();
@@ -35,7 +29,11 @@ class ConvolutionKernels : ConvolutionStatistics {
       if (scaled_) find_scales();
       arrange_image();
       arrange_filters();
-      convolve(false);
+      for (only_phase_ = blocks_.phases_apart ? 0 : -1; only_phase_ < product(outer_phases()); ++only_phase_) {
+        convolve(false);
+        if (!blocks_.phases_apart) break;
+      }
+      only_phase_ = -1;
       if (scaled_) convolve(true);
     }
     if (group_.statistics) combine();
@@ -43,235 +41,10 @@ class ConvolutionKernels : ConvolutionStatistics {
   }
 
  private:
-  struct Axes {
-    Index group, sample;
-    Index phase;                 // the number of the outer ones
-    Index row;                   // of a group: a filter in a phase of the inner ones
-    Index filter;                // of a group
-    std::vector<Index> phases;   // along each dimension
-    Index place;                 // of a phase, all dimensions as one; one of its places where a thread has several rows
-    Index copy;                  // which of them; where what follows folds windows, which place of one
-    std::vector<Symbol> window;  // counts those, and a place's phases where these are folded
-    std::vector<Symbol> lanes;   // of a group with statistics: what its folds run over, this place and those rows
-    // Of a group with statistics: the number of the block along places, the lanes that it folds, how many of them
-    // count, and the sample and place of each, were there always so many; sample and place above are then others that
-    // exist.
-    Index block, stored_sample, stored_place;
-    Symbol lane = -1;
-    Index left;              // of places
-    std::vector<Index> tap;  // along each dimension
-    Index channel;
-    Index depth;                 // taps and channels as one
-    std::vector<Symbol> summed;  // what the sum is over
-  };
-
-  // Are there enough channels for a step of the loop to be of one tap? The kernel in f32 does so always.
-  bool walks_taps(bool again) const { return again || (kept_ >= kTapDepth && kept_ % blocks_.depth == 0); }
-
-  // Is a step of the loop one row of taps, with the few channels of each? Its elements lie side by side in memory.
-  bool walks_rows(bool again) const { return !again && !walks_taps(again) && blocks_.depth == depth_of_tap_row(one_); }
-
-  Axes declare(ScheduledDraft& draft, bool again) const {
-    // Most blocks of the second kernel only look at flags: there should not be too many of them, and one of them can
-    // look for many.
-    const bool walks = again && can_walk(), wide = again && is_large() && !walks;
-    const int64_t side = wide ? 128 : 64;  // of a block of the kernel that computes again
-    const auto block = [&](int64_t width) { return again ? std::min<int64_t>(width, side) : width; };
-    const int64_t own_filters = std::max<int64_t>(next_power_of_two(one_.filters), 16);
-    Axes axes;
-    axes.group = draft.grid("group", one_.groups);
-    // The kernel that computes again has a block for each phase.
-    const bool stacks = stacked_ > 0 && (!again || one_.folds_phases());
-    const auto declare_rows = [&] {
-      if (one_.folds_phases())
-        return declare_folded_phases(draft, axes, again ? block(own_filters) : blocks_.filters, again);
-      if (one_.folds_filters) return declare_folded_rows(draft, axes, own_filters, stacks);
-      lower::AxisSchedule how{.mapping = Mapping::kGrid,
-                              .width = block(again ? std::min(blocks_.filters, own_filters) : blocks_.filters)};
-      // Parts are of the same places.
-      if (again && group_.statistics)
-        how.width = std::clamp<int64_t>(side * side / blocks_.positions, 16, std::max<int64_t>(how.width, 16));
-      // Where neighbours in memory are of different phases, or of different samples at unknown places.
-      if (stacks && one_.dims.back().row_phases() < how.width) how.split = one_.dims.back().row_phases();
-      how.last = !again && (how.split > 1 || (!places_first() && !is_of_one_sample()));
-      axes.row = symbol_index(draft.mapped(stacks ? row_name() : "filter", stacks ? rows() : one_.filters, how));
-    };
-    if (!places_first()) declare_rows();
-    // A block of a large image lies in one sample: its places follow each other in memory.
-    lower::AxisSchedule places{.mapping = Mapping::kGrid, .width = block(blocks_.positions)};
-    if (one_.folds_filters && again)
-      places.width = std::clamp<int64_t>(side * side / blocks_.filters, 16, blocks_.positions);
-    // What makes the image needs registers, too.
-    if (again && group_.producer) places.width = std::min<int64_t>(places.width, 64);
-    if (is_of_one_sample()) axes.sample = draft.grid("sample", one_.samples);
-    declare_places(draft, axes, places);
-    if (places_first()) declare_rows();
-    // Neighbours of a result are of different phases: the last cache should meet them together.
-    set_phase(draft, axes, draft.grid("phase", stacks ? product(outer_phases()) : one_.phases()), stacks);
-    const lower::AxisSchedule step{.mapping = Mapping::kLoop,
-                                   .width = again ? (wide || walks ? 16 : 32) : blocks_.depth,
-                                   .stages = again ? 0 : blocks_.stages};
-    const int64_t channels = again ? one_.channels : kept_;
-    if (walks_taps(again)) {
-      walk_taps(draft, axes, channels, step);
-    } else if (walks_rows(again)) {
-      walk_tap_rows(draft, axes, step);
-    } else {
-      axes.summed.push_back(draft.mapped("depth", one_.taps() * channels, step));
-      axes.depth = symbol_index(axes.summed.back());
-      std::vector<int64_t> bases = taps();
-      bases.push_back(channels);
-      const Digits at(draft, axes.depth, bases);
-      for (size_t dim = 0; dim < dims(); ++dim) axes.tap.push_back(at[dim]);
-      axes.channel = at[dims()];
-    }
-    if (!again) share_images(draft);
-    draft.schedule.skip_masked = again;
-    if (walks) draft.schedule.walkers = kWalkers;
-    if (halves_ && !again) draft.schedule.scheme = lower::Scheme::kFp16x3;
-    // Operands of 11 digits leave more open than the last places of what follows.
-    draft.schedule.approximate = !again && !halves_;
-    // Results that are folded as well: a few registers more than 128 would leave room for fewer blocks (0.85 ms for
-    // 0.96). Elsewhere the compiler takes fewer of itself than it would with this limit.
-    const int64_t results = blocks_.filters * blocks_.positions / (kWarp * blocks_.warps);
-    if (walks_rows(again) && group_.statistics && !halves_ && results <= 32) draft.schedule.max_registers = 128;
-    draft.schedule.warps = again ? (wide || group_.producer ? 8 : 4) : blocks_.warps;
-    return axes;
-  }
-
-  // A block has all filters. Phases among the rows stand beside them: a fold over rows would fold these, too.
-  void declare_folded_rows(ScheduledDraft& draft, Axes& axes, int64_t width, bool stacks) const {
-    axes.row = symbol_index(draft.mapped("filter", one_.filters, {.mapping = Mapping::kTile, .width = width}));
-    if (!stacks) return;
-    const Symbol phase = draft.mapped(kPhases, rows_of_filter_,
-                                      {.mapping = Mapping::kTile, .width = rows_of_filter_, .within = "filter"});
-    axes.row = axes.row * Index(rows_of_filter_) + symbol_index(phase);
-  }
-
-  // Phases stand beside the filters. Computed again they are walked: of what is not finite one phase has a tap that
-  // another lacks. Not where all that is folded is stored: then what is folded is NaN for all phases if it is for one.
-  void declare_folded_phases(ScheduledDraft& draft, Axes& axes, int64_t width, bool again) const {
-    lower::AxisSchedule phases{.mapping = Mapping::kTile, .width = rows_of_filter_, .within = "filter"};
-    if (again && !one_.keeps_windows) phases = {.mapping = Mapping::kLoop, .width = 1};
-    else width = std::max<int64_t>(width / rows_of_filter_, 2);
-    axes.row = symbol_index(draft.mapped("filter", one_.filters, {.mapping = Mapping::kGrid, .width = width}));
-    axes.window.push_back(draft.mapped(kPhases, rows_of_filter_, phases));
-    axes.row = axes.row * Index(rows_of_filter_) + symbol_index(axes.window.back());
-  }
-
-  // Blocks of the same places follow each other, with some filters each: the last cache has the image for them.
-  void share_images(ScheduledDraft& draft) const {
-    constexpr int64_t kMostNeighbours = 16;
-    const int64_t blocks = ceil_divide(stacked_ > 0 ? rows() : one_.filters, blocks_.filters);
-    if (one_.folds_filters || blocks == 1 || one_.phases() > 1 || counted_places() <= blocks_.positions) return;
-    draft.schedule.order = {.grouped = "filter",
-                            .along = group_.statistics ? "block" : "place",
-                            .count = std::min(blocks, kMostNeighbours)};
-  }
-
-  // Along places; where a block has some of every sample, along samples and places.
-  void declare_places(ScheduledDraft& draft, Axes& axes, const lower::AxisSchedule& how) const {
-    declare_lanes(draft, axes, how);
-    if (axes.lane >= 0) axes.lanes.push_back(axes.lane);
-    if (one_.window() > 1) {
-      axes.window.push_back(draft.mapped("window", one_.window(),
-                                         {.mapping = Mapping::kTile, .width = one_.window(), .within = "place"}));
-      axes.copy = symbol_index(axes.window.back());
-    }
-    if (blocks_.rows == 1) return;
-    const Symbol copy = draft.mapped(
-        "row_of_thread", blocks_.rows,
-        {.mapping = Mapping::kTile, .width = next_power_of_two(blocks_.rows), .unrolled = true});
-    axes.copy = symbol_index(copy);
-    axes.lanes.push_back(copy);
-  }
-
-  // The place along each dimension, of the number of one, or of a window and a point of it.
-  std::vector<Index> along_dims(const KernelDraft& draft, const Index& number, const Index& copy) const {
-    std::vector<int64_t> lengths = places();
-    if (counts_positions_) lengths = padded();
-    if (one_.window() > 1) {
-      const std::vector<int64_t> windows = each([](const ConvolutionDim& dim) { return dim.window; });
-      for (size_t dim = 0; dim < dims(); ++dim) lengths[dim] /= windows[dim];
-      const Digits of_window(draft, number, lengths), within_window(draft, copy, windows);
-      std::vector<Index> along;
-      for (size_t dim = 0; dim < dims(); ++dim)
-        along.push_back(of_window[dim] * Index(windows[dim]) + within_window[dim]);
-      return along;
-    }
-    if (blocks_.rows > 1) lengths[dims() - 2] = ceil_divide(lengths[dims() - 2], blocks_.rows);
-    const Digits digits(draft, number, lengths);
-    std::vector<Index> along;
-    for (size_t dim = 0; dim < dims(); ++dim) along.push_back(digits[dim]);
-    if (blocks_.rows > 1) along[dims() - 2] = along[dims() - 2] * Index(blocks_.rows) + copy;
-    return along;
-  }
-
-  void declare_lanes(ScheduledDraft& draft, Axes& axes, const lower::AxisSchedule& how) const {
-    // Whole blocks of positions: there is memory to read for all of them.
-    const int64_t all = counts_positions_ ? ceil_divide(counted_positions(one_), blocks_.positions) * blocks_.positions
-                                          : counted_places();
-    const auto find = [&](const Index& number, Index& sample, Index& place) {
-      if (is_of_one_sample()) {
-        sample = axes.sample;
-        place = number;
-        return;
-      }
-      const Digits at(draft, number, {one_.samples, places_of_sample()});
-      sample = at[0];
-      place = at[1];
-    };
-    if (!group_.statistics) {
-      lower::AxisSchedule counted = how;
-      if (one_.window() > 1) counted.width = std::max<int64_t>(how.width / one_.window(), 2);
-      find(symbol_index(draft.mapped("place", all, counted)), axes.sample, axes.place);
-      return;
-    }
-    const int64_t width = blocks_.positions;
-    const Index block = draft.grid("block", ceil_divide(all, width));
-    axes.lane = draft.mapped("place", width, {.mapping = Mapping::kTile, .width = width});
-    axes.block = block;
-    axes.left = Index(all) - block * Index(width);
-    const Index place = block * Index(width) + symbol_index(axes.lane);
-    find(place, axes.stored_sample, axes.stored_place);
-    find(all % width == 0 ? place : kernel::modulo(place, all, kernel::ranges_of(draft.build.kernel())), axes.sample,
-         axes.place);
-  }
-
-  // From what the grid counts: the outer phases, with rows that are filters in inner ones; or all phases, with filters.
-  void set_phase(const KernelDraft& draft, Axes& axes, const Index& counted, bool stacks) const {
-    if (stacks) {
-      axes.phase = counted;
-      axes.filter = filter_of(draft, axes.row);
-      axes.phases = phases_of(draft, axes.phase, axes.row);
-      return;
-    }
-    axes.filter = axes.row;
-    const Digits along(draft, counted, phases());
-    for (size_t dim = 0; dim < dims(); ++dim) {
-      axes.phases.push_back(along[dim]);
-      if (dim + stacked_ < dims()) axes.phase = axes.phase * Index(one_.dims[dim].phases) + along[dim];
-      else axes.row = axes.row * Index(one_.dims[dim].row_phases()) + along[dim];
-    }
-  }
-
-  // Can a block tell from few flags that there is nothing to compute again, wherever it walks?
-  bool can_walk() const { return is_of_one_sample() || one_.samples <= kMostFlags; }
-
-  // Tensor cores want 64 rows at least, and any number of columns. Few threads share a row: it is soon folded.
-  bool places_first() const {
-    return blocks_.filters < 64 || one_.folds_filters || (one_.folds_phases() && !one_.keeps_windows);
-  }
-
-  bool is_large() const {
-    constexpr int64_t kManyBlocks = 1 << 12;  // of 64 by 64
-    return one_.phases() * one_.groups * ceil_divide(one_.filters, 64) * ceil_divide(one_.samples * one_.places(), 64) >
-           kManyBlocks;
-  }
-
   // The convolution and what follows it. `again`: from the operands themselves, in TF32, where halves do not hold them.
   void convolve(bool again) {
-    ScheduledDraft draft(group_.kernel.name + (!again    ? ""
+    const std::string phase = only_phase_ < 0 ? "" : "_phase_" + std::to_string(only_phase_);
+    ScheduledDraft draft(group_.kernel.name + (!again    ? phase
                                                : halves_ ? "_in_f32"
                                                          : "_in_tf32"),
                          again ? "The same from the operands themselves, where halves do not hold a sample or a filter."
@@ -384,61 +157,6 @@ class ConvolutionKernels : ConvolutionStatistics {
     finish_sum(draft, axes, place, sum, kernel::kNoExpr);
   }
 
-  // Axes of taps and channels, walked by one loop.
-  void walk_taps(ScheduledDraft& draft, Axes& axes, int64_t channels, const lower::AxisSchedule& step) const {
-    std::vector<std::string> loop;
-    // Rows last, where a thread has several of them: one tap's window of rows is in registers at a time.
-    const bool rows_last = blocks_.rows > 1 && one_.dims[dims() - 2].taps > 1;
-    const std::string rows = kTapNames[1];
-    const auto walk = [&](const std::string& name, int64_t extent, const lower::AxisSchedule& how) {
-      loop.push_back(name);
-      axes.summed.push_back(draft.mapped(name, extent, how));
-      return symbol_index(axes.summed.back());
-    };
-    for (size_t dim = 0; dim < dims(); ++dim)
-      axes.tap.push_back(one_.dims[dim].taps == 1
-                             ? Index(0)
-                             : walk(kTapNames[3 - dims() + dim], one_.dims[dim].taps,
-                                    {.mapping = Mapping::kLoop,
-                                     .width = 1,
-                                     .unrolled = step.unrolled || (rows_last && dim + 2 == dims())}));
-    axes.channel = channels == 1 && !axes.summed.empty() ? Index(0) : walk("channel", channels, step);
-    for (size_t dim = 0; dim < dims(); ++dim) axes.depth = axes.depth * Index(one_.dims[dim].taps) + axes.tap[dim];
-    axes.depth = axes.depth * Index(channels) + axes.channel;
-    if (rows_last) std::erase(loop, rows);
-    if (rows_last && step.unrolled) loop.push_back(rows);
-    draft.schedule.nest.clear();
-    const bool walks_phases = std::any_of(axes.window.begin(), axes.window.end(), [&](Symbol symbol) {
-      return draft.schedule.axes[symbol].mapping == Mapping::kLoop;
-    });
-    if (walks_phases) draft.schedule.nest.push_back({kPhases});
-    if (!loop.empty()) draft.schedule.nest.push_back(loop);
-    if (rows_last && !step.unrolled) draft.schedule.nest.push_back({rows});
-  }
-
-  // Axes of the taps of all dimensions but the last, walked by one loop, and of those of the last with their channels.
-  void walk_tap_rows(ScheduledDraft& draft, Axes& axes, const lower::AxisSchedule& step) const {
-    std::vector<std::string> loop;
-    const auto walk = [&](const std::string& name, int64_t extent, const lower::AxisSchedule& how) {
-      loop.push_back(name);
-      axes.summed.push_back(draft.mapped(name, extent, how));
-      return symbol_index(axes.summed.back());
-    };
-    for (size_t dim = 0; dim + 1 < dims(); ++dim) {
-      const int64_t taps = one_.dims[dim].taps;
-      axes.tap.push_back(taps == 1 ? Index(0)
-                                   : walk(kTapNames[3 - dims() + dim], taps, {.mapping = Mapping::kLoop, .width = 1}));
-      axes.depth = axes.depth * Index(taps) + axes.tap.back();
-    }
-    const int64_t length = one_.dims.back().taps * kept_;
-    const Index depth = walk("depth", length, step);
-    const Digits at(draft, depth, {one_.dims.back().taps, kept_});
-    axes.tap.push_back(at[0]);
-    axes.channel = at[1];
-    axes.depth = axes.depth * Index(length) + depth;
-    draft.schedule.nest = {loop};
-  }
-
   ExprId arranged_filter(KernelDraft& draft, const Axes& axes) const {
     return load_halves(draft, one_.weight.name, filters_shape(), {}, filters_, filters_rest_,
                        {axes.phase, axes.group, axes.row, axes.depth}, kernel::kNoExpr);
@@ -544,7 +262,6 @@ class ConvolutionKernels : ConvolutionStatistics {
     return build.op(ScalarOp::kLogicalOr, {spoilt, is_set(of_filters)});
   }
 
-  bool counts_positions_ = false;  // the kernel that is being made: can_count_positions()
 };
 
 }  // namespace
@@ -559,6 +276,12 @@ bool can_count_positions(const LoweredGroup& group, const ConvolutionBlocks& blo
   return dense && one.phases() == 1 && one.window() == 1 && !one.is_direct() && !one.folds_filters &&
          !group.statistics && blocks.filters % kRowsOfProduct == 0 && blocks.depth <= kMostDepth && kept >= kTapDepth &&
          kept % blocks.depth == 0 && one.places() >= kManyBlocksOfOne * blocks.positions;
+}
+
+bool can_part_phases(const Convolution& convolution, int64_t depth) {
+  const int64_t kept = kept_channels(convolution);
+  return convolution.image.dtype == DType::f32 && !convolution.is_direct() && kept >= kTapDepth && kept % depth == 0 &&
+         convolution.share_of_taps() < 1;
 }
 
 int64_t counted_positions(const Convolution& convolution) {

@@ -18,11 +18,14 @@ struct ConvolutionBlocks {
   int64_t rows = 1;     // depthwise: neighbouring rows of the result that a thread has, from what it loads once
   // Blocks are taken in turn by this many consumers (src/tile/consumers.hpp) of `programs` programs; 1: none.
   int64_t consumers = 1, programs = 0;
+  bool phases_apart = false;  // a kernel for each outer phase, which walks the taps that its filters have
 };
 
 // Can a block's places be counted along the image as it is laid out, zeros around it included? The window of a tap is
 // then a box of neighbours in memory, which the bulk copy engine loads; of places between two rows nothing is stored.
 bool can_count_positions(const LoweredGroup& group, const ConvolutionBlocks& blocks);
+// Can outer phases, of which some lack taps, have a kernel each? `depth`: of a block's step.
+bool can_part_phases(const Convolution& convolution, int64_t depth);
 // So many places of a sample, with those between rows.
 int64_t counted_positions(const Convolution& convolution);
 

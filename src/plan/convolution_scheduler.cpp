@@ -42,6 +42,7 @@ const ParameterTable& takes() {
       {.name = "rows", .least = 1, .most = 16, .unsaid = 1, .powers_of_two = false, .tried = {1, 2, 4, 7, 8}},
       {.name = "rows_together", .least = 1, .most = 4, .unsaid = 1, .powers_of_two = true, .tried = {1, 2}},
       {.name = "columns_together", .least = 1, .most = 4, .unsaid = 1, .powers_of_two = true, .tried = {1, 2}},
+      {.name = "phases_apart", .least = 0, .most = 1, .unsaid = 0, .powers_of_two = false, .tried = {0, 1}},
       {.name = "consumers", .least = 1, .most = 2, .unsaid = 1, .powers_of_two = true, .tried = {1, 2}},
       {.name = "scheme", .least = kOneHalf, .most = kFp16x3, .unsaid = kFp16x3, .powers_of_two = false, .tried = {}},
   });
@@ -225,6 +226,18 @@ std::optional<ConvolutionBlocks> blocks_in_turn(const LoweredGroup& group, const
   return blocks;
 }
 
+// Where that spares a fifth of the products, and each kernel has several blocks for every multiprocessor.
+bool parts_phases(const LoweredGroup& group, const Blocks& blocks, const DeviceDescription& device) {
+  constexpr double kMostWalked = 0.8;
+  constexpr int64_t kLeastBlocks = 4;
+  const Convolution& one = *group.convolution;
+  const int64_t rows = one.filters * one.rows_of_filter(),
+                count = one.groups * ceil_divide(rows, blocks.filters) *
+                        ceil_divide(one.samples * one.places(), blocks.positions);
+  return can_part_phases(one, blocks.depth) && one.share_of_taps() <= kMostWalked &&
+         count >= kLeastBlocks * device.units;
+}
+
 Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) {
   if (group.convolution->is_direct()) return direct_defaults(group, device);
   if (const auto turns = blocks_in_turn(group, device))
@@ -242,6 +255,7 @@ Parameters defaults(const LoweredGroup& group, const DeviceDescription& device) 
   Parameters made = {{"block_m", blocks.filters}, {"block_n", blocks.positions},
                      {"block_k", blocks.depth},   {"stages", blocks.stages},
                      {"num_warps", blocks.warps}, {"scheme", group.convolution->exact ? kFp16x3 : kOneHalf}};
+  if (parts_phases(phased, blocks, device)) made["phases_apart"] = 1;
   if (together.rows > 1) made["rows_together"] = together.rows;
   if (together.columns > 1) made["columns_together"] = together.columns;
   return made;
@@ -251,6 +265,8 @@ std::vector<ParameterRange> space(const LoweredGroup& group, const DeviceDescrip
   std::vector<ParameterRange> ranges = takes().ranges();
   for (ParameterRange& range : ranges)
     if (range.name == "consumers" && !device.warp_roles) range.values = {1};
+  if (!can_part_phases(*group.convolution, 16))
+    std::erase_if(ranges, [](const ParameterRange& range) { return range.name == "phases_apart"; });
   // Only depthwise convolutions have rows to share.
   if (!group.convolution->is_direct())
     std::erase_if(ranges, [](const ParameterRange& range) { return range.name == "rows"; });
@@ -287,6 +303,7 @@ ScheduledGroup lower(LoweredGroup group, const Parameters& parameters, const Dev
                            .warps = static_cast<int>(read("num_warps")),
                            .halves = read("scheme") == kFp16x3,
                            .rows = rows};
+  blocks.phases_apart = read("phases_apart") > 0 && can_part_phases(one, blocks.depth);
   if (read("consumers") > 1 && device.warp_roles && !blocks.halves && can_count_positions(group, blocks)) {
     blocks.consumers = read("consumers");
     blocks.programs = device.units;

@@ -370,6 +370,29 @@ FOLDS = [
 ]
 
 
+# Phases of the outer dimensions that lack some taps of the window, and how many of them no rows of the product are.
+LACK_TAPS = {
+    Case("apart", transposed(stride=2, padding=1), ((1, 32, 3, 4), (32, 36, 3, 3), (36,))): 2,
+    Case("apart_in_three_dimensions", transposed(stride=2), ((1, 32, 2, 3, 2), (32, 70, 3, 3, 3), (70,))): 4,
+    Case("apart_dilated", transposed(stride=(3, 2), dilation=(2, 1)), ((1, 32, 3, 3), (32, 36, 3, 3), (36,))): 3,
+    Case("apart_three_phases", transposed(stride=(3, 2)), ((1, 32, 3, 3), (32, 36, 4, 3), (36,))): 3,
+    _fold(
+        "apart_norm_of_rows",
+        transposed(stride=2, padding=1, output_padding=1),
+        _row_norm,
+        _of_norm,
+        ((1, 32, 3, 4), (32, 36, 3, 3), (36,)),
+    ): 2,
+    _fold(
+        "apart_softmax",
+        transposed(stride=2, padding=1),
+        lambda y: torch.softmax(y, 1),
+        _of_shares,
+        ((1, 32, 3, 4), (32, 70, 3, 3), (70,)),
+    ): 2,
+}
+
+
 def strewn(arguments: list[Tensor], which: int = 1) -> list[Tensor]:
     """Samples and filters of every magnitude, infinities and NaN, and numbers far from all others. `which`: the
     filters."""
@@ -400,7 +423,7 @@ def _fault(actual: Tensor, eager: Tensor, exact: Tensor, bound: Tensor) -> str:
     return f"error {float((error / bound).max()):.3g} of what is allowed" if bool((error > bound).any()) else ""
 
 
-def interpreted(request: dict[str, Any], cases: list[Any] = CASES + FOLDS + PRODUCED + PADDED) -> str:
+def interpreted(request: dict[str, Any], cases: list[Any] = CASES + FOLDS + PRODUCED + PADDED + [*LACK_TAPS]) -> str:
     """In the interpreter's process: a candidate's results on drawn and on strewn arguments, held to a share of the sum
     of the products' magnitudes: of halves' 11 digits, or of single precision's 24; where halves hold no more, of the
     largest that a sample and a filter could make."""

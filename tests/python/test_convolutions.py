@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from case_checks import as_one_group, compile_for_gpu, interpreter_of, machine_code, with_ours
-from convolution_cases import CASES, FOLDS, PADDED, conv
+from convolution_cases import CASES, FOLDS, LACK_TAPS, PADDED, conv
 from convolution_images import PRODUCED
 from contraction_cases import Case
 from interpreter_process import InterpreterProcess
@@ -94,6 +94,20 @@ def test_few_channels_to_few_filters_read_a_window_for_several_results(
     code = machine_code(emitted, tmp_path)
     for kernel, one in code.items():
         assert compile_only._resources(one)["spills"] in (0, None), kernel
+
+
+@pytest.mark.parametrize("parameters", [ONE_HALF, EXACT], ids=["half", "exact"])
+@pytest.mark.parametrize("case", LACK_TAPS, ids=[case.name for case in LACK_TAPS])
+def test_phases_that_lack_taps_have_kernels_of_their_own(
+    case: Case, parameters: dict[str, int], interpreter: InterpreterProcess, tmp_path: Path
+) -> None:
+    apart = parameters | {"phases_apart": 1}
+    emitted = as_one_group(Wrapped(case.function), case.arguments(), "convolution", apart)
+    assert len(re.findall(r"^def \w+_phase_\d+\(", emitted["source"], re.M)) == LACK_TAPS[case]
+    path = tmp_path / "candidate.py"
+    path.write_text(emitted["source"])
+    fault = interpreter.fault(candidate=str(path), case=case.name, exact=parameters["scheme"] == 1)
+    assert not fault, fault
 
 
 @pytest.mark.parametrize("case", PADDED, ids=[case.name for case in PADDED])
