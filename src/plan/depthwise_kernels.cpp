@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 
 #include "plan/convolution_operands.hpp"
 
@@ -18,10 +19,10 @@ using kernel::symbol_index;
 using lower::AxisSchedule;
 using lower::Mapping;
 
-constexpr int64_t kMostTaps = 128;    // of an expression
-constexpr int64_t kMostPhases = 16;   // of a transposed convolution, with a nest of loops each
-constexpr int64_t kLongRow = 32;      // from which on rows fill their vectors
-constexpr int64_t kLanes = 8;         // of a vector
+constexpr int64_t kMostTaps = 128;   // of an expression
+constexpr int64_t kMostPhases = 16;  // of a transposed convolution, with a nest of loops each
+constexpr int64_t kLongRow = 32;     // from which on rows fill their vectors
+constexpr int64_t kLanes = 8;        // of a vector
 constexpr const char* kNames[] = {"slice", "row", "column"};
 
 AxisSchedule walked() { return {.mapping = Mapping::kLoop, .width = 1}; }
@@ -67,13 +68,15 @@ class DepthwiseKernels : ConvolutionOperands {
  public:
   explicit DepthwiseKernels(const LoweredGroup& group) : ConvolutionOperands(group, kNoBlocks) {
     const int64_t padded = ceil_divide(last().padded(), last().stride);
-    int64_t shared = padded;  // zeros that a row and the next can have in common
+    int64_t shared = padded, most_before = 0;  // zeros that a row and the next can have in common; before a row
     for (int64_t part = 0; part < last().stride; ++part) {
       const auto [first, count] = within_part(last(), part);
       shared = std::min({shared, first, padded - first - count});
+      most_before = std::max(most_before, first);
     }
     pitch_ = padded - shared;
-    plane_ = ceil_divide(rows().padded(), rows().stride) * pitch_ + shared;
+    plane_ = ceil_divide(rows().padded(), rows().stride) * pitch_ + most_before;
+    walks_taps_ = dims() > 1 && one_.phases() == 1 && rows().taps > 3;
     is_flat_ = dims() > 1 && one_.phases() == 1 && rows().output > 1 && last().output < kLongRow;
     if (!is_flat_) return;
     places_ = (rows().output - 1) * pitch_ + last().output;
@@ -118,43 +121,81 @@ class DepthwiseKernels : ConvolutionOperands {
 
   static Index axis(ScheduledDraft& draft, const std::string& name, int64_t extent, const AxisSchedule& how) {
     if (extent == 1) return 0;
-    draft.schedule.nest.push_back({name});
+    if (how.mapping == Mapping::kLoop) draft.schedule.nest.push_back({name});
     return symbol_index(draft.mapped(name, extent, how));
   }
 
+  // A plane at a time: each row and the zeros behind it, and the zeros before the first and behind the last.
   void lay_out_image() {
     const Shape shape = laid_out_shape();
     image_ = scratch(one_.image.name + "_padded", DType::f32, shape, contiguous_strides(shape));
-    result_.scratch.back().zeros = true;
     ScheduledDraft draft("padded_image_kernel", "The image with zeros around it.");
     const Index sample = axis(draft, "sample", one_.samples, by_threads()),
                 channel = axis(draft, "channel", one_.groups, by_threads());
-    std::vector<Index> from = {sample, channel}, to = {sample, channel};
-    Index row = 0;
-    for (size_t dim = 0; dim + 1 < dims(); ++dim) {
-      const auto [first, count] = image_within(one_.dims[dim]);
-      const Index at = axis(draft, name_of(dims(), dim), count, walked()) + Index(first);
-      from.push_back(at - Index(one_.dims[dim].padding));
-      if (dim + 2 < dims()) to.push_back(at);
-      else row = at;
-    }
-    const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(draft.build.kernel());
-    to.push_back(kernel::modulo(row, rows().stride, ranges));
-    row = kernel::floor_divide(row, rows().stride, ranges);
     const int output = laid_out(draft, kernel::BufferRole::kOutput);
-    for (int64_t part = 0; part < last().stride; ++part) {
-      const auto [first, count] = within_part(last(), part);
-      if (count <= 0) continue;
-      const std::string name = last().stride == 1 ? "column" : fmt::format("column_{}", part);
-      const Index place = axis(draft, name, count, side_by_side()) + Index(first);
-      ImagePlaces places{.shape = image_shape(), .strides = one_.image_strides, .at = from, .inside = {}};
-      places.at.push_back(place * Index(last().stride) + Index(part - last().padding));
-      places.inside.assign(places.at.size(), kernel::kNoExpr);
+    const auto zeros = [&](const std::string& name, const std::vector<Index>& to, const Index& first, int64_t count) {
+      if (count <= 0) return;
       std::vector<Index> stored = to;
-      stored.insert(stored.end(), {Index(part), row * Index(pitch_) + place});
-      draft.store(output, stored, image_elements(draft, std::move(places), kernel::kNoExpr, ImageUse::kSample));
+      stored.push_back(first + axis(draft, name, count, side_by_side()));
+      draft.store(output, stored, number(draft.build, 0.0));
+    };
+    std::vector<Index> from = {sample, channel}, to = {sample, channel};
+    if (dims() > 2) {
+      const ConvolutionDim& slices = one_.dims.front();
+      const auto [first, count] = image_within(slices);
+      for (const auto& [name, begin, end] :
+           {std::tuple{"before", int64_t{0}, first}, std::tuple{"behind", first + count, slices.padded()}}) {
+        if (end <= begin) continue;
+        const std::string slice = std::string("slice_") + name;
+        const Index at = axis(draft, slice, end - begin, walked()) + Index(begin);
+        for (int64_t part = 0; part < rows().stride * last().stride; ++part)
+          zeros(fmt::format("place_{}_{}", name, part),
+                {sample, channel, at, Index(part / last().stride), Index(part % last().stride)}, 0, plane_);
+      }
+      const Index at = axis(draft, "slice", count, walked());
+      to.push_back(at + Index(first));
+      from.push_back(at + Index(first - slices.padding));
+    }
+    for (int64_t part = 0; part < rows().stride; ++part) {
+      const auto [first, count] = dims() > 1 ? within_part(rows(), part) : Stretch{0, 1};
+      const std::string of_part = rows().stride == 1 ? "" : fmt::format("_{}", part);
+      const auto parts_of_rows = [&](int64_t column_part) {
+        std::vector<Index> stored = to;
+        stored.insert(stored.end(), {Index(part), Index(column_part)});
+        return stored;
+      };
+      for (int64_t column = 0; column < last().stride; ++column) {
+        const Stretch columns = within_part(last(), column);
+        const std::string of_both = of_part + (last().stride == 1 ? "" : fmt::format("_{}", column));
+        const int64_t before = count > 0 ? first * pitch_ + columns.first : plane_,
+                      behind = (first + count) * pitch_ + columns.first;
+        zeros("zero_before" + of_both, parts_of_rows(column), 0, before);
+        if (count > 0) zeros("zero_behind" + of_both, parts_of_rows(column), behind, plane_ - behind);
+      }
+      if (count <= 0) continue;
+      const Index row = axis(draft, "row" + of_part, count, walked()) + Index(first);
+      std::vector<Index> from_row = from;
+      if (dims() > 1) from_row.push_back(row * Index(rows().stride) + Index(part - rows().padding));
+      for (int64_t column = 0; column < last().stride; ++column) {
+        const Stretch columns = within_part(last(), column);
+        const std::string of_both = of_part + (last().stride == 1 ? "" : fmt::format("_{}", column));
+        const Index end = row * Index(pitch_) + Index(columns.first + columns.count);
+        if (columns.count > 0)
+          copy_row(draft, output, axis(draft, "column" + of_both, columns.count, side_by_side()) + Index(columns.first),
+                   column, from_row, parts_of_rows(column), row);
+        zeros("zero" + of_both, parts_of_rows(column), end, pitch_ - columns.count);
+      }
     }
     finish(draft, draft.schedule);
+  }
+
+  void copy_row(ScheduledDraft& draft, int output, const Index& place, int64_t part, std::vector<Index> from,
+                std::vector<Index> to, const Index& row) const {
+    from.push_back(place * Index(last().stride) + Index(part - last().padding));
+    to.push_back(row * Index(pitch_) + place);
+    ImagePlaces places{.shape = image_shape(), .strides = one_.image_strides, .at = std::move(from), .inside = {}};
+    places.inside.assign(places.at.size(), kernel::kNoExpr);
+    draft.store(output, to, image_elements(draft, std::move(places), kernel::kNoExpr, ImageUse::kSample));
   }
 
   struct Around {
@@ -201,8 +242,17 @@ class DepthwiseKernels : ConvolutionOperands {
       }
       if (one_.phases() > 1)
         for (const int64_t number : phase) name += fmt::format("_{}", number);
-      place.push_back(axis(draft, name, count, dim + 1 == dims() ? side_by_side() : walked()) + Index(first));
+      AxisSchedule how = dim + 1 == dims() ? side_by_side() : walked();
+      if (walks_taps_ && dim + 1 == dims()) how = {.mapping = Mapping::kTile, .width = count, .simd = true};
+      place.push_back(axis(draft, name, count, how) + Index(first));
       outputs.push_back(place.back() * Index(one.phases) + Index(phase[dim] - one.crop));
+    }
+    Index tap_row = 0;
+    std::vector<kernel::Symbol> summed;
+    if (walks_taps_) {
+      draft.schedule.nest.push_back({"tap_row"});
+      summed.push_back(draft.mapped("tap_row", rows().taps, walked()));
+      tap_row = symbol_index(summed.back());
     }
     // A row of taps is a chain of its own, so that chains overlap.
     std::vector<ExprId> chains;
@@ -211,12 +261,14 @@ class DepthwiseKernels : ConvolutionOperands {
       int64_t left = number;
       for (size_t dim = dims(); dim-- > 0; left /= one_.dims[dim].taps) tap[dim] = left % one_.dims[dim].taps;
       if (tap.back() == 0) chains.push_back(kernel::kNoExpr);
-      add_tap(draft, at, {place, phase, tap}, {image, weight}, chains.back());
+      if (walks_taps_ && tap[dims() - 2] > 0) continue;
+      add_tap(draft, at, {place, phase, tap, tap_row}, {image, weight}, chains.back());
     }
     ExprId sum = kernel::kNoExpr;
     for (const ExprId one : chains)
       if (one != kernel::kNoExpr) sum = sum == kernel::kNoExpr ? one : draft.build.add(sum, one);
     if (sum == kernel::kNoExpr) sum = number(draft.build, 0.0);  // a phase that no tap reaches
+    if (walks_taps_) sum = draft.build.reduce(kernel::ReduceOp::kSum, {sum}, summed);
     if (is_flat_) {
       std::vector<Index> stored = {at.sample, at.row};
       stored.insert(stored.end(), place.begin(), place.end() - 2);
@@ -231,6 +283,7 @@ class DepthwiseKernels : ConvolutionOperands {
   struct Tap {
     const std::vector<Index>& place;
     const std::vector<int64_t>&phase, &tap;  // along each dimension
+    const Index& row;                        // where rows of taps are walked
   };
   struct Operands {
     int image, weight;  // buffers
@@ -243,18 +296,19 @@ class DepthwiseKernels : ConvolutionOperands {
       const ConvolutionDim& one = one_.dims[dim];
       const auto own = own_tap_of(one, of.phase[dim], of.tap[dim]);
       if (!own) return;
-      of_weight.push_back(Index(*own));
+      const bool is_walked = walks_taps_ && dim + 2 == dims();
+      of_weight.push_back(is_walked ? own_tap(draft, one, Index(0), of.row) : Index(*own));
       reach.push_back(of.tap[dim] * one.dilation);
       if (dim + 2 < dims()) of_image.push_back(of.place[dim] * Index(one.stride) + Index(reach.back()));
     }
-    Index row = 0;
-    int64_t row_part = 0;
+    Index row = 0, row_part = 0;
     if (dims() > 1) {
-      const int64_t rows_on = reach[dims() - 2];
-      row_part = rows_on % rows().stride;
-      row = of.place[dims() - 2] + Index(rows_on / rows().stride);
+      const std::vector<kernel::SymbolRange> ranges = kernel::ranges_of(draft.build.kernel());
+      const Index rows_on = walks_taps_ ? of.row * Index(rows().dilation) : Index(reach[dims() - 2]);
+      row_part = kernel::modulo(rows_on, rows().stride, ranges);
+      row = of.place[dims() - 2] + kernel::floor_divide(rows_on, rows().stride, ranges);
     }
-    of_image.insert(of_image.end(), {Index(row_part), Index(reach.back() % last().stride),
+    of_image.insert(of_image.end(), {row_part, Index(reach.back() % last().stride),
                                      row * Index(pitch_) + of.place.back() + Index(reach.back() / last().stride)});
     kernel::Builder& build = draft.build;
     const ExprId element = draft.load(operands.image, of_image), factor = draft.load(operands.weight, of_weight);
@@ -267,8 +321,8 @@ class DepthwiseKernels : ConvolutionOperands {
     const Around at = around(draft);
     std::vector<Index> outputs, from = {at.sample, at.row};
     for (size_t dim = 0; dim < dims(); ++dim) {
-      outputs.push_back(axis(draft, name_of(dims(), dim), one_.dims[dim].output,
-                             dim + 1 == dims() ? side_by_side() : walked()));
+      outputs.push_back(
+          axis(draft, name_of(dims(), dim), one_.dims[dim].output, dim + 1 == dims() ? side_by_side() : walked()));
       if (dim + 2 < dims()) from.push_back(outputs.back());
     }
     from.push_back(outputs[dims() - 2] * Index(pitch_) + outputs.back());
@@ -290,11 +344,12 @@ class DepthwiseKernels : ConvolutionOperands {
   }
 
   static const ConvolutionDim kOneRow;
-  bool is_flat_ = false;  // all places of a plane are summed as one row
-  int64_t pitch_ = 0;     // from a row to the next, of a part
-  int64_t plane_ = 0;     // places of a part
-  int64_t places_ = 0;    // of the sums, if they are flat
-  int sums_ = 0;          // scratch
+  bool is_flat_ = false;     // all places of a plane are summed as one row
+  bool walks_taps_ = false;  // rows of them, by a loop around that along a row of results
+  int64_t pitch_ = 0;        // from a row to the next, of a part
+  int64_t plane_ = 0;        // places of a part
+  int64_t places_ = 0;       // of the sums, if they are flat
+  int sums_ = 0;             // scratch
 };
 
 const ConvolutionDim DepthwiseKernels::kOneRow;
