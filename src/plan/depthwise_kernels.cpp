@@ -133,6 +133,10 @@ class DepthwiseKernels : ConvolutionOperands {
     const Index sample = axis(draft, "sample", one_.samples, by_threads()),
                 channel = axis(draft, "channel", one_.groups, by_threads());
     const int output = laid_out(draft, kernel::BufferRole::kOutput);
+    const int image = group_.producer
+                          ? -1
+                          : draft.buffer(one_.image.name, one_.image.dtype, image_shape(), one_.image_strides,
+                                         kernel::BufferRole::kInput, one_.image.root, one_.image.offset);
     const auto zeros = [&](const std::string& name, const std::vector<Index>& to, const Index& first, int64_t count) {
       if (count <= 0) return;
       std::vector<Index> stored = to;
@@ -181,21 +185,32 @@ class DepthwiseKernels : ConvolutionOperands {
         const std::string of_both = of_part + (last().stride == 1 ? "" : fmt::format("_{}", column));
         const Index end = row * Index(pitch_) + Index(columns.first + columns.count);
         if (columns.count > 0)
-          copy_row(draft, output, axis(draft, "column" + of_both, columns.count, side_by_side()) + Index(columns.first),
-                   column, from_row, parts_of_rows(column), row);
+          copy_row(draft, {image, output},
+                   axis(draft, "column" + of_both, columns.count, side_by_side()) + Index(columns.first), column,
+                   from_row, parts_of_rows(column), row);
         zeros("zero" + of_both, parts_of_rows(column), end, pitch_ - columns.count);
       }
     }
     finish(draft, draft.schedule);
   }
 
-  void copy_row(ScheduledDraft& draft, int output, const Index& place, int64_t part, std::vector<Index> from,
+  struct Copied {
+    int image, output;  // buffers; no image where the group makes it
+  };
+
+  void copy_row(ScheduledDraft& draft, const Copied& buffers, const Index& place, int64_t part, std::vector<Index> from,
                 std::vector<Index> to, const Index& row) const {
     from.push_back(place * Index(last().stride) + Index(part - last().padding));
     to.push_back(row * Index(pitch_) + place);
-    ImagePlaces places{.shape = image_shape(), .strides = one_.image_strides, .at = std::move(from), .inside = {}};
-    places.inside.assign(places.at.size(), kernel::kNoExpr);
-    draft.store(output, to, image_elements(draft, std::move(places), kernel::kNoExpr, ImageUse::kSample));
+    ExprId value = kernel::kNoExpr;
+    if (group_.producer) {
+      std::vector<ExprId> inside(from.size(), kernel::kNoExpr);
+      value = image_elements(draft, {image_shape(), one_.image_strides, std::move(from), std::move(inside)},
+                             kernel::kNoExpr, ImageUse::kSample);
+    } else {
+      value = draft.load(buffers.image, from);
+    }
+    draft.store(buffers.output, to, value);
   }
 
   struct Around {
@@ -251,7 +266,8 @@ class DepthwiseKernels : ConvolutionOperands {
     std::vector<kernel::Symbol> summed;
     if (walks_taps_) {
       draft.schedule.nest.push_back({"tap_row"});
-      summed.push_back(draft.mapped("tap_row", rows().taps, walked()));
+      summed.push_back(
+          draft.mapped("tap_row", rows().taps, {.mapping = Mapping::kLoop, .width = 1, .unrolled = rows().stride > 1}));
       tap_row = symbol_index(summed.back());
     }
     // A row of taps is a chain of its own, so that chains overlap.
