@@ -376,9 +376,10 @@ bool can_sum_taps(const LoweredGroup& group) {
   if (!group.convolution || group.statistics) return false;
   const Convolution& one = *group.convolution;
   return one.is_direct() && one.image.dtype == DType::f32 && one.window() == 1 && !one.folds_filters &&
-         one.taps() <= kMostTaps && one.phases() <= kMostPhases &&
-         std::all_of(one.dims.begin(), one.dims.end(),
-                     [](const ConvolutionDim& dim) { return image_within(dim).count > 0; });
+         (one.image_strides.back() == 1 || one.dims.back().input == 1) && one.taps() <= kMostTaps &&
+         one.phases() <= kMostPhases && std::all_of(one.dims.begin(), one.dims.end(), [](const ConvolutionDim& dim) {
+           return image_within(dim).count > 0;
+         });
 }
 
 ScheduledGroup depthwise_kernels(const LoweredGroup& group) { return DepthwiseKernels(group).run(); }

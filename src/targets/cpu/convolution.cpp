@@ -1,5 +1,6 @@
-// Convolutions on a CPU: those of three by three taps by fewer multiplications (plan/winograd_kernels.hpp). A thread
-// takes a block of places with all their filters, or some, so that what it makes of the image stays in a core's cache.
+// Convolutions on a CPU: depthwise ones as sums over taps (plan/depthwise_kernels.hpp), those of three by three taps by
+// fewer multiplications (plan/winograd_kernels.hpp). A thread takes a block of places with all their filters, or some,
+// so that what it makes of the image stays in a core's cache.
 #include <algorithm>
 #include <utility>
 
