@@ -58,8 +58,9 @@ class StartHoisting {
       walk(step.body);
       return walk(step.otherwise_body);
     }
-    Scope around = scope_;
+    // They stand before the loop, so that what follows it knows them as well.
     if (is_innermost(step) && !is_shared_) hoist(step);
+    Scope around = scope_;
     const bool is_shared = std::exchange(is_shared_, step.shared > 1);
     walk(step.body);
     is_shared_ = is_shared;

@@ -87,6 +87,10 @@ double LibrarySeconds::seconds(const plan::Convolution& convolution) const {
     return bias + static_cast<double>(convolution.groups) * kLibrarySecondsOfGroup +
            product.flops() / (kLibraryShareOfGroups * device_.fp32_flops);
   const double bytes = stored + static_cast<double>(graph_.type(graph_.nodes[convolution.node].value("input")).bytes());
+  if (convolution.is_direct() && rates_.depthwise_products > 0)
+    return bias + device_.launch_seconds + rates_.small_depthwise +
+           product.flops() / (rates_.depthwise_products * device_.fp32_flops) +
+           bytes / (kLibraryShareDepthwise * device_.copy_bytes_per_second);
   const double share_of_tf32 = convolution.taps() == 1 ? kLibraryShareOfOneTap : kLibraryShareOfConvolutions;
   const double rate = convolution.exact                       ? rates_.exact_convolutions * device_.fp32_flops
                       : convolution.image.dtype == DType::f32 ? share_of_tf32 * device_.half_flops

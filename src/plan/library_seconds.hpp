@@ -29,6 +29,9 @@ struct LibraryRates {
   // arithmetic, and how many more another takes than its arithmetic, which are at most as many as that; and whether a
   // bias is added in a kernel of its own.
   double exact_convolutions = 0.5, small_convolution = 0, more_of_convolution = 0;
+  // Of depthwise ones in single precision: the same seconds of a small one, and the share of the rate of f32 that comes
+  // on top of what memory takes; 0: memory hides it.
+  double small_depthwise = 0, depthwise_products = 0;
   bool adds_bias = true;
   bool counts_kept = true;  // kernels of ours that read weights alone, whose results are kept while these do not change
   double flops_of_score = 0;  // of attention, beside its products

@@ -1,8 +1,10 @@
-// Convolutions on a CPU: those of three by three taps by fewer multiplications (plan/winograd_kernels.hpp). A thread
-// takes a block of places with all their filters, or some, so that what it makes of the image stays in a core's cache.
+// Convolutions on a CPU: depthwise ones as sums over taps (plan/depthwise_kernels.hpp), those of three by three taps by
+// fewer multiplications (plan/winograd_kernels.hpp). A thread takes a block of places with all their filters, or some,
+// so that what it makes of the image stays in a core's cache.
 #include <algorithm>
 #include <utility>
 
+#include "plan/depthwise_kernels.hpp"
 #include "plan/winograd_kernels.hpp"
 #include "targets/cpu/schedulers.hpp"
 
@@ -36,6 +38,7 @@ const ParameterTable& winograd_blocks() {
 }
 
 bool takes_convolution(const LoweredGroup& group) {
+  if (can_sum_taps(group)) return true;
   return can_use_winograd(group) &&
          std::min(group.convolution->channels, group.convolution->filters) >= kLeastOfProduct;
 }
@@ -47,8 +50,9 @@ int64_t whole_block(int64_t extent, int64_t most) {
   return std::min(extent, most);
 }
 
-Parameters default_winograd(const LoweredGroup& group, const DeviceDescription& device) {
+Parameters sizes_of_blocks(const LoweredGroup& group, const DeviceDescription& device) {
   const Convolution& one = *group.convolution;
+  if (one.is_direct()) return {};
   const int64_t channels = one.channels <= kChannelsAtOnce ? one.channels : whole_block(one.channels, kChannelsOfStep),
                 filters = whole_block(one.filters, kFiltersOfBlock);
   const int64_t blocks = one.samples * ceil_divide(winograd_places(one), kPlacesOfBlock) *
@@ -59,13 +63,14 @@ Parameters default_winograd(const LoweredGroup& group, const DeviceDescription& 
           {"block_places", is_few ? kPlacesOfBlock / 2 : kPlacesOfBlock}};
 }
 
-std::vector<ParameterRange> space_of_convolution(const LoweredGroup&, const DeviceDescription&) {
-  return winograd_blocks().ranges();
+std::vector<ParameterRange> space_of_convolution(const LoweredGroup& group, const DeviceDescription&) {
+  return group.convolution->is_direct() ? std::vector<ParameterRange>{} : winograd_blocks().ranges();
 }
 
-ScheduledGroup lower_winograd(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
+ScheduledGroup lower_convolution(LoweredGroup group, const Parameters& parameters, const DeviceDescription& device) {
+  if (group.convolution->is_direct()) return depthwise_kernels(group);
   Parameters sizes = parameters;
-  sizes.merge(default_winograd(group, device));  // of those that the schedule leaves out
+  sizes.merge(sizes_of_blocks(group, device));  // of those that the schedule leaves out
   const LoweredGroup taken = std::move(group);
   return winograd_kernels(taken, {.filters = winograd_blocks().read(sizes, "block_filters"),
                                   .channels = winograd_blocks().read(sizes, "block_channels"),
@@ -75,8 +80,9 @@ ScheduledGroup lower_winograd(LoweredGroup group, const Parameters& parameters, 
 }  // namespace
 
 const Scheduler& convolution_scheduler() {
-  static const Scheduler scheduler{kConvolutionScheduler.name, GroupWork::kProducts, takes_convolution, winograd_blocks,
-                                   default_winograd,           space_of_convolution, lower_winograd};
+  static const Scheduler scheduler{
+      kConvolutionScheduler.name, GroupWork::kProducts, takes_convolution, winograd_blocks, sizes_of_blocks,
+      space_of_convolution,       lower_convolution};
   return scheduler;
 }
 

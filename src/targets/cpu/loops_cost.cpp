@@ -255,8 +255,14 @@ class NestEstimate {
   double used_share(const Accesses& one, double size) const {
     const double run = run_length(one) * size;
     if (run >= kLineBytes) return 1;
-    for (const Walk& walk : one.loops)
-      if (walk.count > 1 && step_of(one.terms, walk) == 1) return std::max(run / kLineBytes, 0.5);
+    double least = kLineBytes;  // bytes from one iteration to the next
+    for (const Walk& walk : one.loops) {
+      if (walk.count <= 1) continue;
+      const auto step = step_of(one.terms, walk);
+      if (step == 1) return std::max(run / kLineBytes, 0.5);
+      if (step && *step != 0) least = std::min(least, number(std::abs(*step)) * size);
+    }
+    if (least < kLineBytes && !gathers(*one.first)) return std::max(run, size) / least;
     if (gathers(*one.first)) return measured_share(device_.gather_bytes_per_second, size, size / kLineBytes);
     return measured_share(device_.strided_bytes_per_second, size, std::max(run, size) / kLineBytes);
   }
