@@ -109,8 +109,8 @@ class Mapper {
     return -1;
   }
 
-  // The lanes of two axes that are one in products, behind them. Of several such pairs those within come first: they are
-  // often neighbours in memory, which threads follow (make_last).
+  // The lanes of two axes that are one in products, behind them. Of several such pairs those within come first: they
+  // are often neighbours in memory, which threads follow (make_last).
   void part_lanes() {
     std::vector<std::pair<kernel::Symbol, kernel::Symbol>> pairs;
     for (const auto& [axis, schedule] : schedules_)

@@ -104,7 +104,8 @@ ConvolutionDim dim_of(bool transposed, int64_t input, int64_t output, int64_t ke
   dim.dilation = 1;
   dim.tap_distance = dilation;
   // What is cropped costs masks and stores that are not aligned.
-  const bool is_shorter = phase_window(dim, padding, padding % stride).length() < phase_window(dim, padding, 0).length();
+  const bool is_shorter = phase_window(dim, padding, padding % stride).length() <
+                          phase_window(dim, padding, 0).length();
   set_window(dim, padding, is_shorter ? padding % stride : 0);
   return dim;
 }

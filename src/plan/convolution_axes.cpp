@@ -110,17 +110,16 @@ void ConvolutionAxes::share_images(ScheduledDraft& draft) const {
   constexpr int64_t kMostNeighbours = 16;
   const int64_t blocks = ceil_divide(stacked_ > 0 ? rows() : one_.filters, blocks_.filters);
   if (one_.folds_filters || blocks == 1 || one_.phases() > 1 || counted_places() <= blocks_.positions) return;
-  draft.schedule.order = {.grouped = "filter",
-                          .along = group_.statistics ? "block" : "place",
-                          .count = std::min(blocks, kMostNeighbours)};
+  draft.schedule.order = {
+      .grouped = "filter", .along = group_.statistics ? "block" : "place", .count = std::min(blocks, kMostNeighbours)};
 }
 
 void ConvolutionAxes::declare_places(ScheduledDraft& draft, Axes& axes, const lower::AxisSchedule& how) const {
   declare_lanes(draft, axes, how);
   if (axes.lane >= 0) axes.lanes.push_back(axes.lane);
   if (one_.window() > 1) {
-    axes.window.push_back(draft.mapped("window", one_.window(),
-                                       {.mapping = Mapping::kTile, .width = one_.window(), .within = "place"}));
+    axes.window.push_back(
+        draft.mapped("window", one_.window(), {.mapping = Mapping::kTile, .width = one_.window(), .within = "place"}));
     axes.copy = symbol_index(axes.window.back());
   }
   if (blocks_.rows == 1) return;
@@ -131,7 +130,8 @@ void ConvolutionAxes::declare_places(ScheduledDraft& draft, Axes& axes, const lo
   axes.lanes.push_back(copy);
 }
 
-std::vector<kernel::Index> ConvolutionAxes::along_dims(const KernelDraft& draft, const Index& number, const Index& copy) const {
+std::vector<kernel::Index> ConvolutionAxes::along_dims(const KernelDraft& draft, const Index& number,
+                                                       const Index& copy) const {
   std::vector<int64_t> lengths = places();
   if (counts_positions_) lengths = padded();
   if (one_.window() > 1) {
@@ -217,7 +217,8 @@ ConvolutionDim::Taps ConvolutionAxes::taps_along(size_t dim) const {
   return along.taps_of(only_phase_ / closer % along.phases);
 }
 
-void ConvolutionAxes::walk_taps(ScheduledDraft& draft, Axes& axes, int64_t channels, const lower::AxisSchedule& step) const {
+void ConvolutionAxes::walk_taps(ScheduledDraft& draft, Axes& axes, int64_t channels,
+                                const lower::AxisSchedule& step) const {
   std::vector<std::string> loop;
   // Rows last, where a thread has several of them: one tap's window of rows is in registers at a time.
   const bool rows_last = blocks_.rows > 1 && one_.dims[dims() - 2].taps > 1;

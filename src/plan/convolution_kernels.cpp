@@ -18,8 +18,7 @@ using lower::Mapping;
 
 class ConvolutionKernels : ConvolutionAxes {
  public:
-  ConvolutionKernels(const LoweredGroup& group, const ConvolutionBlocks& blocks)
-      : ConvolutionAxes(group, blocks) {}
+  ConvolutionKernels(const LoweredGroup& group, const ConvolutionBlocks& blocks) : ConvolutionAxes(group, blocks) {}
 
   ScheduledGroup run() {
     if (group_.statistics) declare_parts();
@@ -247,7 +246,7 @@ class ConvolutionKernels : ConvolutionAxes {
       return build.reduce(kernel::ReduceOp::kMax, {flag}, {along});
     };
     ExprId of_filters = one_.folds_phases() ? flag_of_phases(draft, axes)
-                                          : filter_number(draft, "spoilt_filters", DType::i32, spoilt_filters_, axes),
+                                            : filter_number(draft, "spoilt_filters", DType::i32, spoilt_filters_, axes),
            of_samples = sample_number(draft, "spoilt_samples", DType::i32, spoilt_samples_, axes.sample);
     if (one_.folds_filters) of_filters = largest(of_filters, *kernel::as_symbol(axes.filter));
     if (group_.statistics && kernel::uses(axes.sample, axes.lane)) of_samples = largest(of_samples, axes.lane);
@@ -261,7 +260,6 @@ class ConvolutionKernels : ConvolutionAxes {
     }
     return build.op(ScalarOp::kLogicalOr, {spoilt, is_set(of_filters)});
   }
-
 };
 
 }  // namespace

@@ -117,9 +117,8 @@ std::vector<bool> follow_folds(const GroupKernel& kernel) {
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const Expr& expr = kernel.exprs[id];
     const auto is_one = [&](ExprId operand) { return follows[operand]; };
-    follows[id] = expr.kind == ExprKind::kReduce ||
-                  (expr.kind == ExprKind::kOp && carries(expr.op) &&
-                   std::any_of(expr.operands.begin(), expr.operands.end(), is_one));
+    follows[id] = expr.kind == ExprKind::kReduce || (expr.kind == ExprKind::kOp && carries(expr.op) &&
+                                                     std::any_of(expr.operands.begin(), expr.operands.end(), is_one));
   }
   return follows;
 }
@@ -200,7 +199,8 @@ std::optional<LoweredGroup> lower_with_convolution(const GraphFacts& facts, std:
   if (!group || (group->statistics && convolution->phases() > 1 && convolution->is_direct())) return std::nullopt;
   constexpr size_t kFilters = 1;  // behind samples
   const auto folded = folded_dimension(*group);
-  const auto windows = group->statistics || folded == kFilters ? std::nullopt : windows_of(*group, *convolution, lengths);
+  const auto windows = group->statistics || folded == kFilters ? std::nullopt
+                                                               : windows_of(*group, *convolution, lengths);
   if (windows) {
     convolution->keeps_windows = stores_over_reduce_axes(group->kernel);
     if (!take_windows(*convolution, *windows)) return std::nullopt;

@@ -226,10 +226,10 @@ std::optional<ConvolutionBlocks> blocks_in_turn(const LoweredGroup& group, const
   return blocks;
 }
 
-// Where that spares a fifth of the products, and each kernel has several blocks for every multiprocessor. What is stored
-// must be rows of whole pairs of lines: phases share lines else, which one kernel after the other would write in part. On
-// an H200, 32 channels and 27 taps to 64 filters: rows of 64 numbers 0.45 ms for 0.48, of 32 0.70 for 0.65, of 95 (64 to
-// 128) 3.2 for 2.7; folded over the filters (in two dimensions) 0.123 for 0.151.
+// Where that spares a fifth of the products, and each kernel has several blocks for every multiprocessor. What is
+// stored must be rows of whole pairs of lines: phases share lines else, which one kernel after the other would write in
+// part. On an H200, 32 channels and 27 taps to 64 filters: rows of 64 numbers 0.45 ms for 0.48, of 32 0.70 for 0.65, of
+// 95 (64 to 128) 3.2 for 2.7; folded over the filters (in two dimensions) 0.123 for 0.151.
 bool parts_phases(const LoweredGroup& group, const Blocks& blocks, const DeviceDescription& device) {
   constexpr double kMostWalked = 0.8;
   constexpr int64_t kLeastBlocks = 4, kBytesOfRow = 256;

@@ -38,8 +38,7 @@ double LibrarySeconds::seconds(const plan::Product& product) const {
   };
   const bool tiles = product.left.dtype == DType::f32 && std::min(product.rows, product.columns) > 1;
   const double flops = product.flops() * (tiles ? made(product.rows) * made(product.columns) : 1.0);
-  const double elements = static_cast<double>(product.batches()) *
-                          static_cast<double>(product.columns * product.depth);
+  const double elements = static_cast<double>(product.batches()) * static_cast<double>(product.columns * product.depth);
   const double layout = tiles ? elements * rates_.seconds_of_element / static_cast<double>(device_.units) : 0;
   return device_.launch_seconds +
          std::max(flops / (rates_.products * rate_of(product.left.dtype, product.rounded)) + layout,
