@@ -352,6 +352,8 @@ std::string device_text(const DeviceReport& report) {
   line("last cache", calibration.cache_bytes_per_second, "B/s");
   line("first cache", calibration.shared_bytes_per_second, "B/s");
   microseconds("synchronisation", calibration.synchronise_seconds);
+  if (const auto& share = calibration.sustained_share)
+    text += fmt::format("  {:<18} {:.0f} % of the rate of short ones\n", "long products", 100 * *share);
   if (report.from_archive) text += "Measured earlier; --fresh measures again.\n";
   return text;
 }

@@ -25,7 +25,7 @@ struct Ceilings {
 // What the cost model wants beyond the ceilings.
 struct Calibration {
   std::optional<double> strided_bytes_per_second, gather_bytes_per_second, cache_bytes_per_second,
-      shared_bytes_per_second, launch_seconds, synchronise_seconds;
+      shared_bytes_per_second, launch_seconds, synchronise_seconds, sustained_share;
 };
 
 nlohmann::ordered_json to_json(const Ceilings& ceilings);

@@ -19,6 +19,7 @@ void each_field(Figures& calibration, const Field& field) {
   field("shared_bytes_per_second", calibration.shared_bytes_per_second);
   field("launch_seconds", calibration.launch_seconds);
   field("synchronise_seconds", calibration.synchronise_seconds);
+  field("sustained_share", calibration.sustained_share);
 }
 
 }  // namespace

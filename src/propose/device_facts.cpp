@@ -68,6 +68,8 @@ DeviceDescription known_device(Archive& archive, const Environment& environment,
     take(description.shared_bytes_per_second, calibration->shared_bytes_per_second);
     take(description.launch_seconds, calibration->launch_seconds);
     take(description.synchronise_seconds, calibration->synchronise_seconds);
+    if (const double share = calibration->sustained_share.value_or(0); share > 0)
+      description.sustained_share = std::min(share, 1.0);
   }
   return description;
 }

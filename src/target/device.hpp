@@ -21,7 +21,8 @@ struct DeviceDescription {
   int64_t vector_bytes = 16;     // SIMD register, or the widest load of a GPU thread
   double copy_bytes_per_second = 0;
   double fp32_flops = 0;
-  double half_flops = 0;  // products of 16-bit numbers summed in fp32, on tensor cores; 0: the device has none
+  double half_flops = 0;       // products of 16-bit numbers summed in fp32, on tensor cores; 0: the device has none
+  double sustained_share = 1;  // of half_flops, what is left where products run so long that power limits the clock
   double launch_seconds = 0;
   // By `kw device --calibrate`; 0: not measured, the cost model goes by the figures above.
   double read_bytes_per_second = 0;

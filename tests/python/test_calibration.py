@@ -17,6 +17,7 @@ FIGURES = {
     "shared_bytes_per_second",
     "launch_seconds",
     "synchronise_seconds",
+    "sustained_share",
 }
 
 
@@ -28,6 +29,33 @@ def test_the_cpu_is_calibrated_within_reason():
     assert 1e7 < found["strided_bytes_per_second"] < found["shared_bytes_per_second"]
     assert found["gather_bytes_per_second"] < found["shared_bytes_per_second"]
     assert 0 < found["launch_seconds"] < 1e-2 and 0 <= found["synchronise_seconds"] < 1e-1
+    assert found["sustained_share"] is None
+
+
+class PoweredDevice:
+    """A device whose products take 0.2 ms, and longer once it was busy for a quarter of a second; pauses cool it."""
+
+    def __init__(self, slowed: float) -> None:
+        self.now = self.busy = 0.0
+        self.slowed = slowed
+
+    def multiply(self, count: int) -> None:
+        for _ in range(count):
+            seconds = 2e-4 * (self.slowed if self.busy > 0.25 else 1.0)
+            self.now += seconds
+            self.busy += seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.busy = 0.0
+
+
+@pytest.mark.parametrize("slowed, share", [(1.0, 1.0), (1.25, 0.8), (0.5, 1.0)], ids=["cool", "hot", "faster"])
+def test_long_products_are_timed_when_the_device_is_warm(slowed, share):
+    device = PoweredDevice(slowed)
+    found = calibration._share_after(device.multiply, lambda: None, lambda: device.now, device.sleep)
+    assert found == pytest.approx(share)
+    assert device.busy > 0.6 and device.now < 5
 
 
 def test_calibrate_is_a_method_of_the_worker():

@@ -99,6 +99,110 @@ def test_choices_of_a_product_are_explained_where_they_are_made(rows: int) -> No
     assert max(map(len, source.splitlines())) <= 140
 
 
+def compile_for_cpu(function: Callable[..., Any], *arguments: Tensor) -> str:
+    made: dict[str, Any] = library.compile_graph(export.export_module(Wrapped(function), arguments), "cpu")
+    return str(made["source"])
+
+
+def test_a_cpus_file_says_schedule_and_share() -> None:
+    text = header(compile_for_cpu(lambda x: torch.softmax(x, -1), torch.randn(64, 1000)))
+    assert "# Scheduled for generic CPU:" in text
+    assert re.search(r"#   softmax_kernel: normalisation\n#     [\d.e-]+ ms expected, \d+ % of the roofline$", text)
+
+
+WIDE = "In double precision"
+NAN = "Comparisons pass over NaN"
+ENDS = "Begins and ends where masks do"
+SHORT = "Counted in 32 bits"
+BLOCKS = "A block at a time"
+PLACES = "Places in a second walk"
+FIRST = "Counted from the first element"
+OWNERS = "Each owner stores at its own places"
+REFUSED = "Nothing is stored behind a refused index"
+SPARE = "Some elements more"
+SCRATCH = "More than a thread's stack may have room for"
+
+
+def notes_of(source: str) -> dict[str, list[str]]:
+    """Of each C++ function: its comments, as far as they give a reason."""
+    notes: dict[str, list[str]] = {}
+    for line in source.splitlines():
+        if started := re.match(r'extern "C" .*?(\w+)\(', line):
+            notes[started[1]] = []
+        elif notes and (note := re.match(r" +// ([^:,.]*)", line)):
+            notes[list(notes)[-1]].append(note[1])
+        elif notes and line.startswith('"""'):
+            return notes
+    return notes
+
+
+def extremes_and_places(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.argmax(1), x.argmax(2)
+
+
+def two_results(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.roll(x, 3, 1), x + y, x.t() * 2
+
+
+def add_rows(x: Tensor, places: Tensor) -> Tensor:
+    return torch.zeros(1000, 8).index_add(0, places, x)
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+HEADS = tuple(torch.randn(2, 8, 1024, 64) for _ in range(3))
+ROWS = torch.randn(1024, 777)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "expected"),
+    [
+        (torch.relu, (ROWS,), [[]]),
+        (lambda x, y: torch.sigmoid(x) * y + 1, (ROWS, torch.randn(777)), [[]]),
+        (lambda x: torch.softmax(x, 1), (ROWS,), [[NAN, WIDE]]),
+        (lambda x: torch.softmax(x, 1), (ROWS.double(),), [[NAN, "In long double"]]),
+        (lambda x: torch.nn.functional.layer_norm(x, (777,)), (ROWS,), [[FIRST, WIDE]]),
+        (lambda x: torch.cumsum(x, 1), (ROWS,), [[WIDE, "Rows side by side", BLOCKS]]),
+        (extremes_and_places, (torch.randn(16, 256, 300),), [[BLOCKS, ENDS, PLACES], [NAN, PLACES, SHORT]]),
+        (lambda x: x.t().contiguous() + 1, (ROWS,), [["In squares", ENDS]]),
+        (two_results, (ROWS, ROWS), [["Stores come last"]]),
+        (add_rows, (torch.randn(20000, 8), torch.arange(20000) % 1000), [[], [OWNERS, REFUSED]]),
+        (attention, HEADS, [[SCRATCH, BLOCKS, "Turned in squares", NAN]]),
+    ],
+    ids=[
+        "relu",
+        "pointwise",
+        "softmax",
+        "doubles",
+        "layer_norm",
+        "running",
+        "places",
+        "turned",
+        "stores",
+        "rows",
+        "attention",
+    ],
+)
+def test_a_cpus_kernels_say_why_once_where_a_reader_would_ask(
+    function: Callable[..., Any], arguments: tuple[Tensor, ...], expected: list[list[str]]
+) -> None:
+    source = compile_for_cpu(function, *arguments)
+    assert [sorted(notes) for notes in notes_of(source).values()] == [sorted(notes) for notes in expected]
+    assert max(map(len, source.splitlines())) <= 140
+
+
+def test_a_winograd_convolution_says_what_is_shared_and_what_is_left_out() -> None:
+    arguments = torch.randn(2, 64, 56, 56), torch.randn(64, 64, 3, 3), torch.randn(64)
+    function = lambda x, w, b: torch.relu(torch.nn.functional.conv2d(x, w, b, padding=1))  # noqa: E731
+    notes = notes_of(compile_for_cpu(function, *arguments))
+    [forms] = [name for name, found in notes.items() if "Winograd" in found]
+    assert sorted(notes[forms]) == sorted(["Winograd", SCRATCH, SPARE])
+    [again] = [name for name, found in notes.items() if "The data say which blocks need these products" in found]
+    assert again != forms and "Blocks differ in work" in notes[again]
+
+
 def test_a_product_of_halves_needs_no_notes_of_single_precision() -> None:
     source = compile_for_gpu(Wrapped(linear), *(one.half() for one in LARGE))["source"]
     assert "# Up to 8 neighbours along " in source

@@ -1,4 +1,5 @@
 // Which matrix products become kernels of ours, with what, and in how many kernels.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "ir/text.hpp"
@@ -9,6 +10,7 @@
 #include "plan/plan.hpp"
 #include "plan/product.hpp"
 #include "support/error.hpp"
+#include "target/target.hpp"
 #include "targets/targets.hpp"
 #include "tile/text.hpp"
 #include "tile/verifier.hpp"
@@ -170,6 +172,62 @@ TEST(Contraction, SplitsMultipliesAndRepairs) {
   const Program program = make_program(graph, joined(graph), default_device("triton"));
   EXPECT_EQ(kernels_of(program),
             (Names{"split_x_kernel", "split_w_kernel", "linear_relu_kernel", "linear_relu_kernel_in_f32"}));
+}
+
+std::string square(int64_t rows, int64_t columns, int64_t depth, const std::string& dtype) {
+  return fmt::format(R"(
+    input %x : {3}[{0}, {2}] user args.0
+    input %w : {3}[{1}, {2}] user args.1
+    %y = aten.linear.default(input=%x, weight=%w) : {3}[{0}, {1}]
+    %r = aten.relu.default(self=%y) : {3}[{0}, {1}]
+    return %r)",
+                     rows, columns, depth, dtype);
+}
+
+TEST(Contraction, PowerLimitsProductsOfSomeMilliseconds) {
+  DeviceDescription cool = default_device("triton");
+  const double share = cool.sustained_share;
+  EXPECT_EQ(share, 0.86);
+  cool.sustained_share = 1;
+  cool.copy_bytes_per_second = cool.fp32_flops = 1e18;
+  const Graph graph = fused(square(8192, 8192, 8192, "f32"));
+  const Program program = make_program(graph, joined(graph), cool);
+  const tile::Program& product = program.tiles.at(2);
+  const double rate = cool.half_flops, seconds = seconds_of(product, cool);
+  for (const auto& [milliseconds, loss] :
+       {std::pair(0.5, 0.0), {1.0, 0.0}, {1.999, 0.0}, {3.0, 0.5}, {4.001, 1.0}, {40.0, 1.0}}) {
+    cool.half_flops = rate * seconds * 1e3 / milliseconds;
+    DeviceDescription limited = cool;
+    limited.sustained_share = share;
+    const double before = seconds_of(product, cool);
+    ASSERT_NEAR(before * 1e3, milliseconds, 1e-6) << "products alone take time";
+    EXPECT_NEAR(seconds_of(product, limited), before * (1 + loss * (1 / share - 1)), 1e-6 * before) << milliseconds;
+    limited.sustained_share = 1;
+    EXPECT_EQ(seconds_of(product, limited), before);
+  }
+}
+
+TEST(Contraction, PowerChangesNoSchedule) {
+  DeviceDescription device = default_device("triton");
+  for (const char* dtype : {"f32", "bf16", "f16"})
+    for (const auto& [rows, columns, depth] : {std::tuple(2048, 2048, 2048),
+                                               {4096, 4096, 4096},
+                                               {2048, 4096, 8192},
+                                               {1024, 8192, 8192},
+                                               {32768, 32, 32768},
+                                               {16384, 16384, 64},
+                                               {8192, 8192, 8192},
+                                               {16384, 16384, 16384}}) {
+      const Graph graph = fused(square(rows, columns, depth, dtype));
+      std::vector<Schedule> made;
+      for (const double share : {1.0, 0.86, 0.5}) {
+        device.sustained_share = share;
+        made.push_back(default_schedule(graph, device));
+        target_of(device).join_groups(graph, made.back(), device);
+      }
+      EXPECT_EQ(made[0], made[1]) << rows << " " << columns << " " << depth << " " << dtype;
+      EXPECT_EQ(made[0], made[2]) << rows << " " << columns << " " << depth << " " << dtype;
+    }
 }
 
 // One half has TF32's digits. Vectors are multiplied in single precision, whatever PyTorch may.

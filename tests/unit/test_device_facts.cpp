@@ -36,6 +36,26 @@ TEST(DeviceFacts, WhatTheArchiveKnowsTakesThePlaceOfTheDefaults) {
   EXPECT_FALSE(known_ceilings(archive, hash, "cuda"));
 }
 
+TEST(DeviceFacts, CalibrationsWithoutLongProductsLeaveTheDefault) {
+  const Target& target = target_named("triton");
+  const double usual = target.default_device().sustained_share;
+  EXPECT_EQ(target_named("cpu").default_device().sustained_share, 1);
+  EXPECT_LT(usual, 1);
+  for (const auto& [said, share] : {std::pair(R"({"launch_seconds": 2e-6})", usual),
+                                    {R"({"launch_seconds": 2e-6, "sustained_share": null})", usual},
+                                    {R"({"sustained_share": "all"})", usual},
+                                    {R"({"sustained_share": 0})", usual},
+                                    {R"({"launch_seconds": 2e-6, "sustained_share": 0.7})", 0.7},
+                                    {R"({"sustained_share": 1.01})", 1.0}}) {
+    const Scratch scratch;
+    Archive archive(scratch.folder() + "/archive.db");
+    const Environment environment;
+    const std::string hash = archive.add_environment(environment.description_json());
+    archive.add_fact(hash, "calibration cuda", said);
+    EXPECT_EQ(known_device(archive, environment, hash, target, nullptr).sustained_share, share) << said;
+  }
+}
+
 TEST(DeviceFacts, AGpuHasTheMultiprocessorsThatTheWorkerCounts) {
   const Scratch scratch;
   Archive archive(scratch.folder() + "/archive.db");

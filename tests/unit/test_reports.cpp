@@ -228,10 +228,11 @@ TEST(Reports, ADevicesFiguresAreWrittenAsTheWorkerSaysThem) {
                                                        .cache_bytes_per_second = {},
                                                        .shared_bytes_per_second = {},
                                                        .launch_seconds = {},
-                                                       .synchronise_seconds = 0.0}};
+                                                       .synchronise_seconds = 0.0,
+                                                       .sustained_share = 0.86}};
   EXPECT_EQ(
       to_json(report).dump(),
       R"({"version":1,"command":"device","target":"triton","name":"H200","copy_bytes_per_second":4000000000000.0,)"
       R"("flops":{"fp32":50000000000000.0,"bf16":null},"launch_seconds":2e-06,"threads":8,"from_archive":true,)"
-      R"("calibration":{"strided_bytes_per_second":1000000000.0,"synchronise_seconds":0.0}})");
+      R"("calibration":{"strided_bytes_per_second":1000000000.0,"synchronise_seconds":0.0,"sustained_share":0.86}})");
 }

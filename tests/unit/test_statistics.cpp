@@ -168,6 +168,8 @@ TEST(Roofline, CeilingsSurviveTheirJson) {
                            R"({"name":"d","launch_seconds":1e-06})"})
     EXPECT_EQ(to_json(ceilings_from_text(said).value()).dump(), said);
   const char* const calibrated = R"({"strided_bytes_per_second":1.5,"launch_seconds":1e-06,"synchronise_seconds":0.0})";
-  EXPECT_EQ(to_json(calibration_from_text(calibrated).value()).dump(), calibrated);
+  EXPECT_EQ(to_json(calibration_from_text(calibrated).value()).dump(), calibrated) << "before long products were timed";
+  const char* const whole = R"({"launch_seconds":1e-06,"synchronise_seconds":0.0,"sustained_share":0.86})";
+  EXPECT_EQ(to_json(calibration_from_text(whole).value()).dump(), whole);
   EXPECT_FALSE(ceilings_from_text("[]") || calibration_from_text("no JSON"));
 }

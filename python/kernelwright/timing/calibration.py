@@ -95,6 +95,50 @@ class Calibration:
         own = self.seconds(lambda: [alone.add_(1) for _ in range(50)], 0.2) / 50
         return max(0.0, shared - own) if threads > 1 else 0.0
 
+    def sustained_share(self) -> float | None:
+        """Of the rate of a few products of halves, that of products which have run on and on for half a second: power
+        limits the clock of many a GPU.
+        """
+        if not self.is_cuda:
+            return None
+        edge = 4096
+        left, right = (torch.randn(edge, edge, device=self.device, dtype=torch.float16) for _ in range(2))
+        out = torch.empty_like(left)
+        return _share_after(
+            lambda count: [torch.mm(left, right, out=out) for _ in range(count)], self.synchronise, time.perf_counter
+        )
+
+
+_COOL_SECONDS, _WARM_SECONDS, _TIMED_SECONDS = 0.3, 0.5, 0.2
+
+
+def _share_after(
+    multiply: Callable[[int], Any],
+    synchronise: Callable[[], None],
+    clock: Callable[[], float],
+    sleep: Callable[[float], None] = time.sleep,
+) -> float:
+    """The rate of products behind half a second of them, of that behind a pause; at most 1."""
+
+    def seconds(count: int) -> float:
+        start = clock()
+        multiply(count)
+        synchronise()
+        return clock() - start
+
+    seconds(1)
+    fastest = float("inf")
+    for _ in range(3):
+        sleep(_COOL_SECONDS)
+        seconds(1)  # the clock rises when there is work
+        fastest = min(fastest, seconds(2) / 2)
+    # What is timed is long beside the wait for it.
+    many = max(1, round(_TIMED_SECONDS / 4 / fastest))
+    began = clock()
+    while clock() - began < _WARM_SECONDS:
+        seconds(many)
+    return min(1.0, fastest / (sum(seconds(many) for _ in range(4)) / (4 * many)))
+
 
 def _repeated_on_gpu(calibration: Calibration, size: int, total: int) -> float:
     from .calibration_kernels import read_again
@@ -126,7 +170,7 @@ def _shared_on_gpu(calibration: Calibration) -> float:
 def measure(device: torch.device, progress: Progress) -> dict[str, Any]:
     calibration = Calibration(device)
     figures: dict[str, Any] = {}
-    steps: list[tuple[str, str, Callable[[], float]]] = [
+    steps: list[tuple[str, str, Callable[[], float | None]]] = [
         ("strided_bytes_per_second", "strided reads", calibration.strided),
         ("gather_bytes_per_second", "scattered reads", calibration.gathered),
         # A quarter of the last cache, so that it holds whatever its policy; one core's share on a CPU.
@@ -141,6 +185,7 @@ def measure(device: torch.device, progress: Progress) -> dict[str, Any]:
         ("shared_bytes_per_second", "the first cache", calibration.shared),
         ("launch_seconds", "launches", calibration.launch),
         ("synchronise_seconds", "synchronisation", calibration.synchronisation),
+        ("sustained_share", "long products", calibration.sustained_share),
     ]
     for number, (name, stage, call) in enumerate(steps):
         progress(stage, number / len(steps))

@@ -31,6 +31,7 @@ std::string bound_text(TileContext& at, const lower::LoopStep& loop, bool begins
     if (const std::string text = text_of(at, bound); std::find(texts.begin(), texts.end(), text) == texts.end())
       texts.push_back(text);
   if (texts.size() == 1) return texts[0];
+  at.note(Reason::kLoopEnds);
   const std::string& lane = at.text.symbol(loop.lane);
   const std::string name = at.text.fresh(begins ? "first_" + lane : lane + (has_name ? "_end_inside" : "_end"));
   const std::string list = texts.size() > 2 ? "{" + join(texts, ", ") + "}" : join(texts, ", ");
@@ -42,6 +43,7 @@ Text end_of_for(TileContext& at, const tile::Instruction& loop) {
   const Text end = at.text.index(loop.end);
   if (loop.until == tile::kNoValue) return end;
   const std::string name = at.text.fresh(at.text.symbol(loop.symbol) + "_end");
+  at.note(Reason::kDataEnd);
   at.out.line(fmt::format("const int64_t {} = std::min<int64_t>({}, {});", name, end.text, at.value(loop.until).text));
   return {name, kPrimary};
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "emit/cpu/code_writer.hpp"
+#include "emit/cpu/tile_notes.hpp"
 #include "emit/cpu/tile_text.hpp"
 #include "lower/lane_bounds.hpp"
 
@@ -30,7 +31,7 @@ struct RunningScan {
 
 struct TileContext {
   TileContext(const tile::Program& program, const lower::LoopPlan& plan, HelperSet& helpers)
-      : text(program, plan, helpers), masks(program) {}
+      : text(program, plan, helpers), masks(program), notes(program, plan) {}
 
   // What the value is called at this point of the loops, or the expression in its place.
   Text value(tile::Value value, const LanePositions& positions = {}) const {
@@ -66,8 +67,14 @@ struct TileContext {
   // What is still to be asked of a mask here; kNoValue: nothing.
   tile::Value asked(tile::Value mask) const { return masks.left_of(mask, known); }
 
+  // Says why, the first time.
+  void note(Reason reason) {
+    if (const std::string_view comment = notes.take(reason); !comment.empty()) out.line(std::string(comment));
+  }
+
   TileText text;
   const lower::Masks masks;
+  Notes notes;
   CodeWriter out;
   std::set<tile::Value> known;        // comparisons that hold in the loops around
   std::vector<tile::Symbol> open;     // lanes of the loops around

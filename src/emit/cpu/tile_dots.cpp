@@ -104,6 +104,7 @@ class DotPrinter {
 }  // namespace
 
 void print_dot(TileContext& at, TileAccesses& accesses, const lower::LoopStep& step) {
+  if (at.notes.shares_forms(*step.instruction)) at.note(Reason::kSharedForms);
   DotPrinter(at, accesses, step).print(step.instruction->operands[0]);
 }
 

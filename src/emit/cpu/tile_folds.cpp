@@ -103,10 +103,14 @@ Text identity_text(const TileContext& at, ReduceOp reduce, Value value) {
 
 void begin_fold(TileContext& at, const lower::BegunFold& begun) {
   const Instruction& fold = *begun.fold;
+  if (at.notes.is_widened(fold)) at.note(Reason::kWideFold);
+  if (fold.reduce == ReduceOp::kExtendedSum) at.note(Reason::kExtendedSum);
+  if (at.notes.finds_place(fold)) at.note(Reason::kPlaces);
   for (size_t i = 0; i < fold.results.size(); ++i) at.running[fold.results[i]] = begin_component(at, fold, i);
   RunningFold& running = at.running[fold.results[0]];
   running.in_parts = begun.in_parts;
   if (!begun.flags_nan) return;
+  at.note(Reason::kNanFlag);
   running.is_nan = at.text.fresh(running.sum + "_is_nan");
   at.out.line(fmt::format("int {} = 0;", running.is_nan));
 }

@@ -113,9 +113,11 @@ class TilePrinter {
     at_.out.open(line.size() <= 120 ? line : head + "\n    " + join(parameters, ",\n    ") + ")");
     if (refuses_) at_.out.line("const int64_t* refused = nullptr;");
     for (size_t i = 0; i < program_.symbols.size(); ++i)
-      if (const int least = program_.symbols[i].threads; least > 1)
+      if (const int least = program_.symbols[i].threads; least > 1) {
+        at_.note(Reason::kOwners);
         at_.out.line(
             fmt::format("const int {} = threads < {} ? 1 : threads;", at_.text.symbol(static_cast<Symbol>(i)), least));
+      }
   }
 
   void print_grid() {
@@ -140,8 +142,10 @@ class TilePrinter {
       at_.out.line("#pragma omp parallel num_threads(threads)");
       at_.out.open("");
       print_scratch();
+      if (plan_.is_uneven) at_.note(Reason::kUneven);
       at_.out.line("#pragma omp for" + schedule);
     } else {
+      if (plan_.is_uneven) at_.note(Reason::kUneven);
       at_.out.line("#pragma omp parallel for num_threads(threads)" + schedule);
     }
     at_.out.open(fmt::format("for (int64_t {0} = 0; {0} < {1}; ++{0})", block, count));
@@ -158,6 +162,7 @@ class TilePrinter {
     if (plan_.scratch_bytes == 0) return;
     at_.text.helpers().insert(keeps ? "kept_scratch" : "thread_scratch");
     const std::string scratch = at_.text.fresh("scratch");
+    at_.note(Reason::kScratch);
     at_.out.line(
         fmt::format("const {} {}({});", keeps ? "KeptScratch" : "ThreadScratch", scratch, plan_.scratch_bytes));
     const auto print = [&](const std::string& type, const std::string& name, int64_t offset) {
@@ -186,6 +191,7 @@ class TilePrinter {
     for (const LoopStep& step : steps) {
       declare(step);
       if (!step.instruction || !step.body.empty()) define_loads();
+      say_why(step);
       if (step.unless_refused && !step.body.empty()) at_.out.line("if (refused) continue;");
       if (!step.instruction) print_loop(step);
       else if (ends_loop && &step == &steps.back() && may_continue(step)) print_rest(step);
@@ -195,11 +201,21 @@ class TilePrinter {
     accesses_.leave(scope);
   }
 
+  // Why the step is as it is, where its text does not tell.
+  void say_why(const LoopStep& step) {
+    if (step.unless_refused) at_.note(Reason::kRefused);
+    if (!step.instruction) return;
+    const Instruction& one = *step.instruction;
+    if (one.kind == Kind::kIf && at_.notes.asks_data(one)) at_.note(Reason::kOnlyWhere);
+    if (one.kind == Kind::kOp && at_.notes.is_first_or_zero(one)) at_.note(Reason::kFirstElement);
+  }
+
   // Variables that a fold or a loop begins with are declared where they begin.
   void declare(const LoopStep& step) {
     for (Value value : step.declared) {
       if (at_.text.is_array(value)) {
         const int64_t spare = at_.text.place(value).spare;
+        if (spare > 0) at_.note(Reason::kSpare);
         at_.out.line(fmt::format("alignas(64) {} {}[{}{}];", at_.text.held_type(value), at_.text.name(value),
                                  at_.text.elements(value), spare > 0 ? fmt::format(" + {}", spare) : ""));
         continue;
@@ -228,10 +244,14 @@ class TilePrinter {
     print_ends(loop, true);
     const std::string end = end_of(loop);
     print_ends(loop, false);
+    if (loop.is_short) at_.note(Reason::kShortCounter);
     if (shared || loop.simd)
       at_.out.line(std::string("#pragma omp") + (shared ? " parallel for" : "") + (loop.simd ? " simd" : "") +
                    reduction_clauses(at_, loop, shared) + (shared ? " num_threads(threads) schedule(static)" : ""));
-    if (loop.unroll > 0) at_.out.line(fmt::format("#pragma GCC unroll {}", loop.unroll));
+    if (loop.unroll > 0) {
+      at_.note(Reason::kRowsAtOnce);
+      at_.out.line(fmt::format("#pragma GCC unroll {}", loop.unroll));
+    }
     if (loop.reversed) at_.open_backwards(loop.lane, end);
     else at_.open_loop(loop.lane, end, loop.is_short, begin);
     const std::set<Value> known = at_.known;
@@ -267,6 +287,7 @@ class TilePrinter {
     print_ends(outer, true);
     const std::string rows = end_of(inner), columns = end_of(outer);
     at_.text.helpers().insert("transpose_tile");
+    at_.note(Reason::kTransposed);
     at_.out.line(fmt::format("transpose_tile({}, {}, {}, {}, {}, {});",
                              accesses_.first(load.access, {outer.lane, inner.lane}),
                              at_.text.index(*tile::stride_along(program_, load.access, inner.lane)).text,
@@ -284,6 +305,7 @@ class TilePrinter {
       if ((end == loop.end_name) != own) continue;
       const lower::NamedEnd& one = plan_.named_ends[end];
       ends_[end] = at_.text.fresh(at_.text.symbol(one.lane) + "_end");
+      at_.note(one.whole_vectors ? Reason::kWholeVectors : Reason::kLoopEnds);
       at_.out.line(
           fmt::format("{} int64_t {} = {};", one.whole_vectors ? "constexpr" : "const", ends_[end], text_of(one)));
     }
@@ -307,7 +329,9 @@ class TilePrinter {
       case Kind::kRelabel:
       case Kind::kSplit: return print_renamed(one);
       case Kind::kLoad: return give(one, accesses_.load(one));
-      case Kind::kStore: return accesses_.store(one, step.unless_refused);
+      case Kind::kStore:
+        if (at_.notes.is_late(one)) at_.note(Reason::kLateStores);
+        return accesses_.store(one, step.unless_refused);
       case Kind::kCopy: return accesses_.copy(one);
       case Kind::kDot: return print_dot(at_, accesses_, step);
       case Kind::kFold: return print_fold_step(at_, one);
@@ -437,6 +461,9 @@ class TilePrinter {
     const TileAccesses::Scope scope = accesses_.scope();
     accesses_.print_starts(step);
     const Text end = end_of_for(at_, loop);
+    if (at_.notes.fills_arrays(loop)) at_.note(Reason::kBlocks);
+    else if (at_.notes.crosses_lines(loop)) at_.note(Reason::kSquares);
+    if (step.is_short) at_.note(Reason::kShortCounter);
     print_pragma(step);
     const bool around = std::exchange(is_shared_, step.shared > 1);
     at_.out.open(head_of(at_.text, step, end));

@@ -53,6 +53,7 @@ void begin_scans(TileContext& at, const LoopStep& loop) {
   std::set<Value> variables;
   for (const lower::BegunScan& begun : loop.scans) {
     const Instruction* scan = begun.scan;
+    if (at.notes.is_widened(*scan)) at.note(Reason::kWideFold);
     if (scan->way != tile::ScanWay::kAfter) begin(at, begun);
     for (size_t i = tile::scanned_operands(*scan); i < scan->operands.size(); ++i) {
       before.emplace_back(scan->results[i], scan->operands[i]);

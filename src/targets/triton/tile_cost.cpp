@@ -30,6 +30,10 @@ constexpr double kWaitSeconds = 2e-6;
 // Of a launch among many that wait for each other: its blocks load, multiply and store one after the other.
 constexpr double kRepeatedSeconds = 1.5e-6;
 
+// Products on tensor cores run at the full clock for so long; behind twice that power limits it. Between, the loss
+// grows evenly, so that the longer of two kernels never seems the faster one.
+constexpr double kCoolSeconds = 2e-3;
+
 // Blocks along a dimension of the grid of which loops that are not equally long are counted, and such dimensions.
 constexpr int64_t kBlocksTaken = 64;
 constexpr size_t kMostVarying = 2;
@@ -65,8 +69,8 @@ class TileEstimate {
                  idle = std::max({1.0, std::ceil(waves) / waves, idle_of_uneven_programs()});
     const double arithmetic = 2 * operations_ / std::max(device_.fp32_flops, 1.0);  // peaks count two an instruction
     // Of consumers one computes while the other's products run.
-    const double dots = program_.consumers.count > 1 ? std::max(dot_seconds_ * idle, arithmetic)
-                                                     : dot_seconds_ * idle + arithmetic;
+    const double products = sustained(core_seconds_ * idle) + dot_seconds_ * idle;
+    const double dots = program_.consumers.count > 1 ? std::max(products, arithmetic) : products + arithmetic;
     const double memory = memory_bytes / device_.copy_bytes_per_second;
     KernelEstimate estimate;
     estimate.memory_bytes = memory_bytes;
@@ -113,7 +117,7 @@ class TileEstimate {
       } else if (one.kind == Kind::kBarrier && one.scope == tile::Scope::kGrid) {
         waits_ += times / blocks_;
       } else if (one.kind == Kind::kDot) {
-        dot_seconds_ += times * seconds_of(one);
+        (runs_on_tensor_cores(one) ? core_seconds_ : dot_seconds_) += times * seconds_of(one);
       } else if (one.kind == Kind::kOp || one.kind == Kind::kFold) {
         operations_ += times * points(program_.values[one.kind == Kind::kOp ? one.results[0] : one.operands[0]].type);
       }
@@ -186,6 +190,18 @@ class TileEstimate {
                : static_cast<double>(tile::width_of(program_, result.lanes[result.lanes.size() - 2]));
   }
 
+  // Of products on tensor cores that would take so long at the rate of short ones.
+  double sustained(double seconds) const {
+    const double warm = std::clamp(seconds / kCoolSeconds - 1, 0.0, 1.0);
+    return seconds * (1 + warm * (1 / device_.sustained_share - 1));
+  }
+
+  bool runs_on_tensor_cores(const Instruction& dot) const {
+    using tile::DotPrecision;
+    return size_of(program_.values[dot.operands[1]].type.dtype) <= 2 || dot.precision == DotPrecision::kTf32 ||
+           dot.precision == DotPrecision::kTf32x3 || dot.precision == DotPrecision::kBf16x6;
+  }
+
   double seconds_of(const Instruction& dot) const {
     const tile::TileType &result = program_.values[dot.results[0]].type, &left = program_.values[dot.operands[1]].type;
     double operations = 2 * points(result);
@@ -206,7 +222,7 @@ class TileEstimate {
   std::vector<kernel::SymbolRange> ranges_;
   std::map<tile::Value, const Instruction*> makers_;
   std::vector<double> moved_;  // [buffer] bytes loaded and stored
-  double blocks_ = 1, waits_ = 0, dot_seconds_ = 0, operations_ = 0, loaded_bytes_ = 0;
+  double blocks_ = 1, waits_ = 0, core_seconds_ = 0, dot_seconds_ = 0, operations_ = 0, loaded_bytes_ = 0;
 };
 
 }  // namespace
