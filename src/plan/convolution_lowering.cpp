@@ -108,33 +108,51 @@ std::optional<std::vector<int64_t>> windows_of(const LoweredGroup& group, const 
                                                                                                 : std::nullopt;
 }
 
-// Is the value NaN wherever a fold that it needs is, whatever else it needs?
-std::vector<bool> follow_folds(const GroupKernel& kernel) {
-  const auto carries = [](ScalarOp op) {
-    return op == ScalarOp::kAdd || op == ScalarOp::kSub || op == ScalarOp::kMul || op == ScalarOp::kDiv;
-  };
-  std::vector<bool> follows(kernel.exprs.size());
+// [expr] What a number of the product that is not finite makes of it, wherever that stands in a row.
+struct Reach {
+  std::vector<bool> is_unbounded;  // not finite in its place
+  std::vector<bool> is_nan;        // NaN in all of the row
+};
+
+// Squared deviations of what is not finite anywhere are NaN, which sums, products, quotients and roots keep.
+Reach reach_of(const GroupKernel& kernel, int product) {
+  Reach reach{std::vector<bool>(kernel.exprs.size()), std::vector<bool>(kernel.exprs.size())};
   for (size_t id = 0; id < kernel.exprs.size(); ++id) {
     const Expr& expr = kernel.exprs[id];
-    const auto is_one = [&](ExprId operand) { return follows[operand]; };
-    follows[id] = expr.kind == ExprKind::kReduce || (expr.kind == ExprKind::kOp && carries(expr.op) &&
-                                                     std::any_of(expr.operands.begin(), expr.operands.end(), is_one));
+    const auto first = [&](const std::vector<bool>& of) { return of[expr.operands[0]]; };
+    const auto any = [&](const std::vector<bool>& of) { return first(of) || of[expr.operands[1]]; };
+    if (is_load(expr)) reach.is_unbounded[id] = expr.access.buffer == product;
+    if (expr.kind == ExprKind::kReduce)
+      reach.is_nan[id] = expr.reduce == ReduceOp::kMoments && expr.component == 1 && first(reach.is_unbounded);
+    if (expr.kind != ExprKind::kOp) continue;
+    switch (expr.op) {
+      case ScalarOp::kAdd:
+      case ScalarOp::kSub:
+      case ScalarOp::kMul:
+      case ScalarOp::kDiv:
+        reach.is_unbounded[id] = expr.op == ScalarOp::kDiv ? first(reach.is_unbounded) : any(reach.is_unbounded);
+        reach.is_nan[id] = any(reach.is_nan);
+        break;
+      case ScalarOp::kNeg: reach.is_unbounded[id] = first(reach.is_unbounded); [[fallthrough]];
+      case ScalarOp::kSqrt:
+      case ScalarOp::kRsqrt: reach.is_nan[id] = first(reach.is_nan); break;
+      default: break;
+    }
   }
-  return follows;
+  return reach;
 }
 
-// Does one number of those that are folded which is not finite make all that is stored NaN? So do means and squared
-// deviations, where what is stored needs the product by way of these alone, or beside them in sums and products.
+// Does one number of a row that is not finite make all that is stored of the row NaN? As a norm of it does, with what
+// follows, and what is added to that.
 bool spreads_nan(const LoweredGroup& group) {
   const GroupKernel& kernel = group.kernel;
-  const std::vector<bool> follows = follow_folds(kernel);
   const int product = product_buffer(group);
+  const std::vector<bool> is_nan = reach_of(kernel, product).is_nan;
   std::vector<bool> asked(kernel.exprs.size());
   for (const Store& store : kernel.stores) asked[store.value] = true;
   for (size_t id = asked.size(); id-- > 0;) {  // operands stand before what is made of them
     const Expr& expr = kernel.exprs[id];
-    if (expr.kind == ExprKind::kReduce && expr.reduce != ReduceOp::kMoments) return false;
-    if (!asked[id] || follows[id]) continue;
+    if (!asked[id] || is_nan[id]) continue;
     if (is_load(expr) && expr.access.buffer == product) return false;
     for (const ExprId part : made_of(kernel, expr)) asked[part] = true;
   }

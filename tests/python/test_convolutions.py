@@ -288,8 +288,9 @@ def test_folds_over_channels_and_windows_are_done_where_the_result_is_made(name:
     code = machine_code(emitted, tmp_path)
     for kernel, one in code.items():
         assert compile_only._resources(one)["spills"] in (0, None), kernel
-    (product,) = (one for kernel, one in code.items() if kernel.startswith("conv") and kernel.endswith("_kernel"))
-    assert product.asm["ptx"].count("wgmma.mma_async") > 0
+    products = [one for kernel, one in code.items() if re.fullmatch(r"conv.*_kernel(_phase_\d+)?", kernel)]
+    assert products
+    assert all(one.asm["ptx"].count("wgmma.mma_async") > 0 for one in products)
 
 
 @pytest.mark.parametrize(
@@ -328,10 +329,22 @@ def test_other_folds_have_a_kernel_of_their_own(part: torch.nn.Module, after: An
         (1, 32, lambda y: torch.softmax(y, 3), False),
         (1, 32, lambda y: y + F.layer_norm(y, (64,)), True),
         (1, 32, lambda y: torch.where(y > 0, F.layer_norm(y, (64,)), 1.0), False),
+        (1, 32, lambda y: F.layer_norm(torch.tanh(y), (64,)), False),
+        (1, 32, lambda y: y - torch.var_mean(y, 3, keepdim=True)[1], False),
+        (1, 32, lambda y: y + F.layer_norm(torch.arange(64.0).expand_as(y), (64,)), False),
         # What half of the image's columns meet is cut off.
         (33, 64, lambda y: F.layer_norm(y, (64,)), False),
     ],
-    ids=["norm", "softmax", "norm_and_residual", "chosen_by_what_is_normed", "cut_off"],
+    ids=[
+        "norm",
+        "softmax",
+        "norm_and_residual",
+        "chosen_by_what_is_normed",
+        "norm_of_what_is_bounded",
+        "mean",
+        "norm_of_another",
+        "cut_off",
+    ],
 )
 def test_rows_of_phases_are_folded_where_nothing_finite_is_lost(
     padding: int, width: int, after: Any, joined: bool
