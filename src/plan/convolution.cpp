@@ -149,12 +149,17 @@ std::optional<Convolution> with_phases(Convolution convolution, const std::vecto
   return stacks ? std::optional(std::move(convolution)) : std::nullopt;
 }
 
+std::optional<int64_t> ConvolutionDim::own_tap(int64_t phase, int64_t tap) const {
+  const int64_t distance = phase + first_tap - phases * tap;
+  if (flipped && distance % tap_distance != 0) return std::nullopt;
+  const int64_t own = flipped ? distance / tap_distance : tap - phase_taps * phase;
+  return own >= 0 && own < kernel ? std::optional(own) : std::nullopt;
+}
+
 ConvolutionDim::Taps ConvolutionDim::taps_of(int64_t phase) const {
   std::optional<Taps> found;
   for (int64_t tap = 0; tap < taps; ++tap) {
-    const int64_t distance = phase + first_tap - phases * tap;
-    const int64_t own = flipped ? distance / tap_distance : tap - phase_taps * phase;
-    if ((flipped && (distance < 0 || distance % tap_distance != 0)) || own < 0 || own >= kernel) continue;
+    if (!own_tap(phase, tap)) continue;
     if (!found) found = Taps{.first = tap};
     found->count = tap - found->first + 1;
   }

@@ -32,6 +32,9 @@ struct ConvolutionDim {
   // Do some taps of the window lie outside of the filter in one phase and inside in another?
   bool is_ragged() const { return phases > 1 && taps * phases != kernel; }
 
+  // The filter's tap that the window's is in a phase, if there is one.
+  std::optional<int64_t> own_tap(int64_t phase, int64_t tap) const;
+
   // The taps of the window from the first that the phase's filter has to its last; one where it has none.
   struct Taps {
     int64_t first = 0, count = 1;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <tuple>
 
 #include "plan/convolution_operands.hpp"
@@ -33,15 +32,6 @@ AxisSchedule side_by_side() { return {.mapping = Mapping::kLoop, .width = 1, .si
 struct Stretch {
   int64_t first = 0, count = 0;
 };
-
-// The filter's own tap that the window's is in a phase, if there is one.
-std::optional<int64_t> own_tap_of(const ConvolutionDim& dim, int64_t phase, int64_t tap) {
-  if (!dim.flipped) return tap;
-  const int64_t distance = phase + dim.first_tap - dim.phases * tap;
-  if (distance % dim.tap_distance != 0) return std::nullopt;
-  const int64_t own = distance / dim.tap_distance;
-  return own >= 0 && own < dim.kernel ? std::optional(own) : std::nullopt;
-}
 
 // Places of a phase that are within the result.
 Stretch places_of(const ConvolutionDim& dim, int64_t phase) {
@@ -310,7 +300,7 @@ class DepthwiseKernels : ConvolutionOperands {
     std::vector<int64_t> reach;
     for (size_t dim = 0; dim < dims(); ++dim) {
       const ConvolutionDim& one = one_.dims[dim];
-      const auto own = own_tap_of(one, of.phase[dim], of.tap[dim]);
+      const auto own = one.own_tap(of.phase[dim], of.tap[dim]);
       if (!own) return;
       const bool is_walked = walks_taps_ && dim + 2 == dims();
       of_weight.push_back(is_walked ? own_tap(draft, one, Index(0), of.row) : Index(*own));
