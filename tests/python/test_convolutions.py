@@ -96,6 +96,8 @@ def test_few_channels_to_few_filters_read_a_window_for_several_results(
         assert compile_only._resources(one)["spills"] in (0, None), kernel
 
 
+@pytest.mark.by_day(3)
+@pytest.mark.in_turns("parameters")
 @pytest.mark.parametrize("parameters", [ONE_HALF, EXACT], ids=["half", "exact"])
 @pytest.mark.parametrize("case", LACK_TAPS, ids=[case.name for case in LACK_TAPS])
 def test_phases_that_lack_taps_have_kernels_of_their_own(
