@@ -98,8 +98,8 @@ std::optional<Convolution> with_phases(Convolution convolution, const std::vecto
 // and a window may have a tap more.
 void drop_crop(ConvolutionDim& dim);
 
-// Of a transposed convolution's dimension: does every input position meet every tap's output within the result? Not so
-// where padding cuts off all outputs of one.
+// Of a transposed convolution's dimension: does every input position, and every tap of the filter, add to some position
+// of the result? Not so where padding cuts off all that one adds to.
 bool reaches_all(const ConvolutionDim& dim);
 
 // conv1d, conv2d, conv3d and their transposed forms, with a batch and no empty size, in f32, f16 or bf16. nullopt for

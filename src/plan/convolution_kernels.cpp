@@ -28,11 +28,8 @@ class ConvolutionKernels : ConvolutionAxes {
       if (scaled_) find_scales();
       arrange_image();
       arrange_filters();
-      for (only_phase_ = blocks_.phases_apart ? 0 : -1; only_phase_ < product(outer_phases()); ++only_phase_) {
-        convolve(false);
-        if (!blocks_.phases_apart) break;
-      }
-      only_phase_ = -1;
+      if (blocks_.phases_apart) convolve_phases_apart();
+      else convolve(false);
       if (scaled_) convolve(true);
     }
     if (group_.statistics) combine();
@@ -40,6 +37,11 @@ class ConvolutionKernels : ConvolutionAxes {
   }
 
  private:
+  void convolve_phases_apart() {
+    for (only_phase_ = 0; only_phase_ < product(outer_phases()); ++only_phase_) convolve(false);
+    only_phase_ = -1;
+  }
+
   // The convolution and what follows it. `again`: from the operands themselves, in TF32, where halves do not hold them.
   void convolve(bool again) {
     const std::string phase = only_phase_ < 0 ? "" : "_phase_" + std::to_string(only_phase_);
